@@ -197,7 +197,7 @@ class Application:
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
         """Renews the lease. Called only while every part that writes under the lease makes progress. Raises LeaseLost
-        if the lease is lost. Only logs a line if the store does not answer."""
+        if the lease is lost. If the store does not answer, only logs a line."""
         try:
             lease.renew(engine, held_lease, wall_clock_ms())
         except StoreUnavailable:

@@ -28,8 +28,8 @@ def initial_positions(engine: Engine, lease: Lease, client: ClientSettings, now_
     """Returns the known positions of all partitions of the transaction log; an empty dict while the topic does not
     exist.
 
-    At the very first start, raises KafkaFailure if the log's end offsets cannot be read: counters include only records
-    after these ends.
+    While the store has no positions, raises KafkaFailure if the log's end offsets cannot be read: counters include only
+    records after these ends.
     """
     with engine.connect() as connection:
         known = positions(connection, lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
@@ -71,8 +71,9 @@ LINE_EVERY_MS = 2_000
 
 
 class FirstReadProgress:
-    """Shows the progress of the first read after a batch, at most every LINE_EVERY_MS. The first read is over once all
-    offsets below `counted_from` (the history) are read; after that, nothing is shown."""
+    """After each batch, shows how much of the first read is done, at most once in LINE_EVERY_MS; the end is always
+    shown. The first read is over once all offsets below `counted_from` (the history) are read; after that, nothing is
+    shown."""
 
     def __init__(self, positions: Iterable[LogPosition]) -> None:
         positions = list(positions)

@@ -31,8 +31,9 @@ class Holders(NamedTuple):
         return cls(of_places, applications.applications_of(connection, cluster_id, keys))
 
     def of_partition(self, place: TopicPartition, producer_id: int | None = None) -> str | None:
-        """Returns the application whose transaction holds the LSO. If `producer_id` is given, returns the application
-        of this producer id's open transaction on the partition. Returns None if the application is not known."""
+        """Returns the application whose transaction holds the LSO of the partition `place`. If `producer_id` is given,
+        returns the application of this producer id's open transaction on the partition. Returns None if the application
+        is not known."""
         one = self.judged.get(place)
         if one is None:
             return None

@@ -29,7 +29,7 @@ def lines_of(grant: Grant | None, bootstrap: str | None) -> list[str]:
 
 
 def grant_of_groups(denied: Iterable[Finding]) -> Grant | None:
-    """Returns the permissions that are missing to judge the groups. If an operation is not allowed on more than
+    """Returns the permissions that are missing to judge the groups. If the same operation is missing for more than
     _GROUPS_NAMED groups, the result has this operation on all groups, without names. Returns None if no permission is
     missing. `denied`: coverage gaps of groups."""
     wanted: dict[str, list[str]] = {}

@@ -75,7 +75,7 @@ def share(part: int, whole: int) -> str:
 
 
 def rate(per_s: float) -> str:
-    """Formats a rate: `214 /s`; a rate below 0.1 /s by the minute, `2.1 /min`."""
+    """Formats a rate: `214 /s`; a rate above 0 and below 0.1 /s by the minute, `2.1 /min`."""
     if per_s and per_s < 0.1:
         return f"{per_s * 60:.1f} /min"
     return f"{per_s:,.1f} /s" if per_s < 10 else f"{per_s:,.0f} /s"

@@ -1,4 +1,4 @@
-"""The web pages. The server renders them from the same store queries as REST. The pages are complete without
+"""The web pages. The server renders the pages from the same store queries as REST. The pages are complete without
 JavaScript."""
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
     """Yields the owners of the producer id `text`. If the producer id has no owner, yields the partitions on which it
-    has an open transaction. Kafka gives a producer id to one transactional.id for good; a second owner is possible only
-    after the transaction log was replaced."""
+    has an open transaction; for these, only the first ENTRIES_READ open entries are searched. Kafka gives a producer id
+    to one transactional.id for good; a second owner is possible only after the transaction log was replaced."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))

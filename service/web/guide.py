@@ -72,7 +72,7 @@ def guide_page(name: str) -> GuidePage:
 
 def _unlink(inline: list[Token], name: str) -> None:
     """Turns links that leave docs/ into plain text, because their files are in the repository and not in the guide.
-    Links do not nest."""
+    Links in Markdown do not nest."""
     kept = True
     for token in inline:
         if token.type == "link_open":

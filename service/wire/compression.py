@@ -27,8 +27,8 @@ from cramjam import DecompressionError
 from service.wire.errors import BadCodec
 
 LIMIT: Final = 64 << 20
-"""Maximum number of bytes of a decompressed batch. Kafka has no such limit; with default settings, a batch holds 1 MB
-before compression."""
+"""Maximum number of bytes of a decompressed batch. Kafka has no such limit; with the producer's default
+max.request.size, a batch holds about 1 MB at most before compression."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _GZIP_WINDOW: Final = 31  # zlib: 15 bits of window, +16 = gzip framing
@@ -40,7 +40,7 @@ _I32 = struct.Struct(">i")
 
 def decompress(codec: int, data: bytes, limit: int = LIMIT) -> bytes:
     """Returns the plain bytes of `data`. Raises BadCodec if `data` cannot be decompressed, or has more than `limit`
-    plain bytes."""
+    plain bytes. Uncompressed data (codec 0) may have any size."""
     if codec == 0:
         return data
     try:

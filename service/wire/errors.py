@@ -28,8 +28,9 @@ class BadChecksum(DecodeError, reason="bad_crc"):
 
 
 class BadOffset(DecodeError, reason="bad_offset"):
-    """A base offset that cannot be right: it is below 0, it is too high, or the batch overlaps the previous or the next
-    batch. The checksum does not cover the base offset."""
+    """A base offset that cannot be right: it is below 0, it is too high, the batch overlaps the previous or the next
+    batch, or the batch lies elsewhere in the log than the Fetch asked for. The checksum does not cover the base
+    offset."""
 
 
 class UnsupportedMagic(DecodeError, reason="unsupported_magic"):
@@ -50,7 +51,8 @@ class NullKey(DecodeError, reason="null_key"):
 
 
 class UnknownKeyVersion(DecodeError, reason="unknown_key_version"):
-    """A record type that is newer than this decoder. The key's first int16 is the type (KAFKA-18604)."""
+    """A record type that this decoder does not know, usually a newer one. The key's first int16 is the type
+    (KAFKA-18604)."""
 
 
 class MalformedKey(DecodeError, reason="malformed_key"):

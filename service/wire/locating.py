@@ -200,7 +200,6 @@ def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
 
 
 def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
-    """Reads batches that lie back to back: first their headers, then their records."""
     header = structs(view, start, HEADER)
     base = header["base"].astype(np.int64)
     delta = header["delta"].astype(np.int64)

@@ -44,7 +44,7 @@ class BrokenBatch(NamedTuple):
     """A batch of which no record could be read. Callers fetch the batch once more before they report it as broken.
 
     `resume_offset`: the offset at which the log continues after the batch; None (unknown) if the batch's length is
-    wrong.
+    wrong, or if the batch is not the one that was requested.
     """
 
     partition: int

@@ -29,8 +29,8 @@ from service.wire.errors import MalformedBatch
 ABORT: Final = 0
 COMMIT: Final = 1
 OTHER: Final = -1
-"""Any type of control record other than ABORT and COMMIT: the types of KRaft's own log (2-6), and future types. They
-have nothing to do with transactions."""
+"""Any type of control record other than ABORT and COMMIT: the types of KRaft's own log (2-6), and future types. These
+types have nothing to do with transactions."""
 
 
 class Record(NamedTuple):
@@ -108,7 +108,8 @@ class ControlRecord(NamedTuple):
 
 def read_control(batch: Batch) -> ControlRecord | None:
     """Returns the control record of a control batch. The record is a marker unless its type is OTHER. Returns None if
-    compaction emptied the batch, because the type is not known then."""
+    compaction emptied the batch, because the type is not known then. Raises MalformedBatch or BadCodec if the batch
+    cannot be read."""
     records = read_records(batch)
     if not records:
         return None

@@ -55,7 +55,7 @@ class Tail:
         chunks counts once.
 
         Returns the offset up to which everything is counted (at most `hi`; `lo` if there is no whole batch), and the
-        number of records.
+        number of records in the counted data batches.
         """
         found = header_columns(chunk.data)
         if not found.next_offset.size:
@@ -77,8 +77,8 @@ class Tail:
         return max(reached, chunk.lo), int(records.sum())
 
     def _mark(self, chunk: Chunk, found: HeaderColumns, generation: int) -> Ints:
-        """Returns, for each batch, the outcome that its marker writes; _NOTHING for a batch without a marker. Also
-        keeps the markers."""
+        """Returns, for each batch, the outcome that its marker writes; _NOTHING for a batch without a marker. Adds the
+        markers to `markers`."""
         outcome = np.full(len(found.position), _NOTHING)
         ends_from = self._ended_by_each(chunk.partition, found)
         for row in np.flatnonzero(found.is_control).tolist():

@@ -25,11 +25,11 @@ NOTHING = -1
 
 
 class Runs(NamedTuple):
-    """Columns of `service.domain.transaction_log.facts.Run`. After `merge`, the rows are ordered by (partition, id,
-    first offset).
+    """Columns of `service.domain.transaction_log.facts.Run`. After `merge`, the runs of an id in a partition follow one
+    another, in log order.
 
-    `value` is the raw value of `last` if `last` leaves the transaction open, else null. `ended_value` is the raw value
-    of the record at `ended_offset`; null if no transaction ended.
+    `value` is the raw value of `last` if `last` leaves the transaction open and lists partitions, else null.
+    `ended_value` is the raw value of the record at `ended_offset`; null if no transaction ended.
     """
 
     partition: Array

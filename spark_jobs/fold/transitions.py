@@ -63,7 +63,7 @@ class PairFacts(NamedTuple):
 class Pairs(NamedTuple):
     """Pairs of neighbouring records of one id: row `left[i]` of `before`, and row `right[i]` of `after`. The partition
     and the id of the pair are in row `right[i]` of `partition` and `transactional_id`. `id_number` is the same for all
-    pairs of an id. The pairs of an id follow one another, in log order."""
+    pairs of an id in a log partition. These pairs follow one another, in log order."""
 
     partition: Array
     transactional_id: pa.Array

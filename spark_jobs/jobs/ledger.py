@@ -51,7 +51,8 @@ class LedgerJob:
 
 
 def end_tailing(engine: Engine, lease: Lease) -> None:
-    """Deletes the stored positions of tailing. If tailing begins again later, it starts at the ends of the logs."""
+    """Deletes the stored positions of tailing, and everything that waits for the marker audit. If tailing begins again
+    later, it starts at the ends of the logs."""
     keep_topics(engine, lease, SourceName.LEDGER, lambda _: False)
     with engine.begin() as connection:
         check(connection, lease)

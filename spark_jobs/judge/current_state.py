@@ -36,7 +36,8 @@ RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
 IDS_OF_EACH_KIND: Final = 7
 """Maximum number of suspects among the ids of a round, and minimum number of places for idle ids. A round asks about at
-most IDS_AT_ONCE ids; stuck and open ids get the other places."""
+most IDS_AT_ONCE ids; stuck and open ids get the other places. Ids that were left behind have as many places of their
+own."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 
@@ -154,7 +155,8 @@ class ConditionObserver:
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
         """Compares the coordinators' answers with the stored rows. An answer is kept for later rounds, for at most
-        ASK_EVERY_MS, if the id's log partition has not been read past the time of the answer."""
+        ASK_EVERY_MS, if the id's log partition has not been read past the time of the answer, and the id has no newer
+        record yet."""
         assert self._prober is not None
         for answer in self._prober.answers():
             if isinstance(answer, LeftBehindAnswer):

@@ -37,7 +37,7 @@ class Disturbances:
 
     def newest_ms(self, log_partition: int) -> int:
         """Returns the time (ms) of the last disturbance after which a client of the coordinator of `log_partition` may
-        be waiting: a broker failure, or a move of that coordinator."""
+        be waiting: a broker failure, or a move of that coordinator. Returns NEVER_MS if none is known."""
         _, led_since_ms = self._led.get(log_partition, (None, NEVER_MS))
         return max(led_since_ms, self.broker_failure_ms)
 

@@ -45,8 +45,9 @@ def may_grow(entry: Entry, owner: Owner) -> bool:
 
 def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
     """Returns whether a transaction may have written to the entry since the owner was in the state `before`. Returns
-    True if that state is not known (None). Under TV2, any transaction of the entry's epoch may have written. Otherwise
-    only a transaction that lists the partition, or listed it until its end, may have written."""
+    True if that state is not known (None), or if the owner's last ended transaction is new and cannot be decoded.
+    Returns False if the owner has no newer record. Under TV2, any transaction of the entry's epoch may have written.
+    Otherwise only a transaction that lists the partition, or listed it until its end, may have written."""
     if before is None:
         return True
     if before.record.offset == owner.record.offset:

@@ -24,7 +24,7 @@ class EntryRound(NamedTuple):
     """The inputs of one round.
 
     - `read`: how far the transaction log is stored.
-    - `partitions`: the stalled partitions.
+    - `partitions`: the stalled partitions that were read, the longest stalled first.
     - `unread`: the number of stalled partitions that were not read, or not read completely, because of a bound.
     - `shown`: the open entries, each with its partition.
     - `owned`: the entries that a transaction will end.

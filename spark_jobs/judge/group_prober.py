@@ -39,8 +39,7 @@ log = logging.getLogger(__name__)
 PROBE_EVERY_S: Final = 0.5
 LIST_EVERY_MS: Final = 30_000
 SAMPLE_WAIT_S: Final = 2.0
-"""Longest wait (s) for the next sample of partitions. Without urgent news, samples are
-stored once a second."""
+"""Longest wait (s) for the next sample of partitions. Without urgent news, samples are stored once a second."""
 
 ROUND_S: Final = 1.5
 """Time (s) after which a round asks about no more batches of groups."""

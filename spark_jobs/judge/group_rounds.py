@@ -99,7 +99,7 @@ class GroupSchedule:
 
     @property
     def left_out(self) -> int:
-        """Returns the number of listed or named groups that are not asked because there are more than MOST_GROUPS."""
+        """Returns the number of groups about which nothing is asked because there are more than MOST_GROUPS."""
         return len((self._not_listed | self._not_named) - self.coordinators.keys())
 
     def note_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:

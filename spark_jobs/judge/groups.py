@@ -51,8 +51,8 @@ class BlockedGroupObserver:
         return RoundResult(tuple(found), judged_kinds, frozenset(context.log.known_until_ms), True, unread=unread)
 
     def gaps(self) -> list[Observation]:
-        """Returns the coverage gaps of groups. They become a part of the result of `ConditionObserver`, because only
-        that result can end findings about coverage gaps."""
+        """Returns the coverage gaps of groups. The result of `ConditionObserver` contains these gaps, because only that
+        result can end findings about coverage gaps."""
         if self._prober is None:
             return []
         return [

@@ -107,8 +107,8 @@ class HangingCase:
         """Returns whether the case may be reported: confirmation step 2 holds, and the facts about the entry were read
         or are not needed.
 
-        Without these facts, the case is reported after FACTS_TAKE_MS, or once Kafka refuses them. In that case only the
-        producer id names the owner. A case is also reportable if its finding is from before a restart, and the
+        Without these facts, the case is reported after FACTS_TAKE_MS, or once Kafka refuses them. The owner is then
+        inferred from the producer id alone. A case is also reportable if its finding is from before a restart, and the
         finding's decision has changed.
         """
         if self.decision.state is State.RECALLED and self.reported != self.decision.verdict:

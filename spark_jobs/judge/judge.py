@@ -43,17 +43,18 @@ SHORTEST_PAUSE_MS: Final = 10
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 PAUSE_FACTOR: Final = 20
-"""Pause after a part of a round, as a multiple of the processor time that the part took. With this factor, a part uses
-at most a twentieth of a processor."""
+"""Shortest time from one start of a part of a round to its next start, as a multiple of the processor time that the
+part took. With this factor, a part uses at most a twentieth of a processor."""
 
 PARTITIONS_PAUSE_FACTOR: Final = 4
-"""PAUSE_FACTOR for open entries on partitions. They may use up to a quarter of a processor, because users wait for the
-verdict."""
+"""PAUSE_FACTOR for open entries on partitions. Judging them may use up to a quarter of a processor, because users wait
+for the verdict."""
 
 
 class RoundTimer:
-    """A timer for one part of a round. The part is due again after `every_ms`, or after `pause_factor` times the
-    processor time of its last run, whichever is longer. `processor_s`: returns the processor time of this thread."""
+    """A timer for one part of a round. At least `every_ms` lie between two starts of the part, and at least
+    `pause_factor` times the processor time of the earlier run. `processor_s`: returns the processor time of this
+    thread."""
 
     def __init__(self, every_ms: int, processor_s: Callable[[], float], pause_factor: int = PAUSE_FACTOR) -> None:
         self._every_ms, self._done_ms, self._at_ms = every_ms, 0, 0
@@ -111,8 +112,8 @@ class Judge:
         return wanted_ms if now_ms < wanted_ms < now_ms + ROUND_MS else now_ms + ROUND_MS
 
     def round(self, now_ms: int) -> int:
-        """Runs one round, and returns how many findings changed. Raises LeaseLost or StoreUnavailable if the writer
-        does; the next round then makes the same observations again."""
+        """Runs one round, and returns the number of changes to findings. Raises LeaseLost or StoreUnavailable if the
+        writer does; the next round then makes the same observations again."""
         with self._reader.connect() as connection:
             if self._known is None:
                 known = load(connection, self._cluster_id, now_ms)

@@ -45,7 +45,8 @@ class LeftBehindObserver:
 
     def look(self, connection: Connection, context: Context, now_ms: int) -> list[RoundResult]:
         """Continues a walk through all ids, or begins one that is due. In the round that completes a walk, returns one
-        result. In every other round, returns an empty list."""
+        result. In every other round, returns an empty list. Does nothing while the log is incomplete
+        (`KnownLog.is_complete`)."""
         if not context.log.is_complete:
             return []
         if context.log.partition_count != self._partition_count:

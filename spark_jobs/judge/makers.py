@@ -21,10 +21,12 @@ from service.domain.applications import (
 from service.store.queries.behaviours import behaviours
 
 IDS_AT_ONCE: Final = 10
-"""Maximum number of ids whose makers are queried in a round. The query of an id also reads about ten siblings."""
+"""Maximum number of ids whose makers are queried in a round. The query for an id also reads about ten other ids, which
+would best show its framework (`sibling_names`)."""
 
 KEPT_MS: Final = 60_000
-"""Time (ms) after which the maker of an id is queried again, because the id may have more siblings by then."""
+"""Time (ms) after which the maker of an id is queried again, because more of the ids that show its framework may exist
+by then."""
 
 JOBS_KEPT: Final = 1_000
 

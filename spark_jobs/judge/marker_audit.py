@@ -139,7 +139,7 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns the ended logs that change: they lose the records in `passed`, and lose their markers once all
+        """Returns the ended logs that change, without the records in `passed`. An ended log loses its markers once all
         decisions to which the markers may belong have a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
@@ -194,8 +194,8 @@ class MarkerAuditor:
 
     def _begun(self, inputs: AuditInputs) -> dict[TopicPartition, int]:
         """Returns the offset at which the comparison begins, for each tailed partition that is not compared yet. The
-        offset is an end offset that was requested after the transaction log had been read to its end. So all decisions
-        about transactions with records from this offset on are written later, and are read."""
+        offset is an end offset that was requested after the transaction log had been read to its end. So every decision
+        about a transaction with records from this offset on is written after that read, and will be read."""
         if self._whole_since is None:
             return {}
         since_ms, _ = self._whole_since

@@ -47,8 +47,8 @@ OBSERVE_AGAIN_MS: Final = 1_000
 """Interval (ms) at which a hanging entry is observed again, because it may end although the LSO does not move."""
 
 ASK_COORDINATORS_MS: Final = 1_000
-"""Shortest interval (ms) between questions to coordinators, because each question goes to every broker, and the broker
-searches all its ids."""
+"""Shortest interval (ms) between questions to coordinators, because each question goes to every broker, and every
+broker searches all its ids."""
 
 MOST_CASES: Final = 2_000
 
@@ -275,7 +275,6 @@ class OpenEntryObserver:
                 case.apply_log_read(current.read.read_to, current.now_ms)
 
     def _ask(self, current: EntryRound) -> None:
-        """Sends the prober all questions that are due now, together."""
         now_ms, context = current.now_ms, current.context
         self.next_round_ms = now_ms + ROUND_MS
         may_ask = not current.has_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS

@@ -1,5 +1,5 @@
 """Observes partitions and the ends of the transaction log for the judge. Runs in a thread of its own: a slow broker
-delays the observations that need it, not the judge."""
+delays only the observations that need this broker, and not the judge."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ _Key = tuple[int, int, int]
 @dataclass(slots=True)
 class _Progress:
     """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of the
-    transaction's newest batch when the transaction was last read to its end. `behind_since_ms`: the time since which
-    some part is unread; None if no part is unread."""
+    transaction's newest batch when the transaction was last read to its end; None before that. `behind_since_ms`: the
+    time since which some part is unread; None if no part is unread."""
 
     reached: int
     behind_since_ms: int | None

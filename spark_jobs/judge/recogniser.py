@@ -1,8 +1,9 @@
 """Recognises the application of each transactional.id, again and again, and stores it.
 
 New ids come first. Then the recogniser walks through all ids, page by page: rules change, and the application of an id
-may become known only when the id or its siblings are used. A walk takes at most a twentieth of a processor. The first
-examination of new ids takes at most a fifth, because people wait for the names.
+may become known only when the id, or one of the other ids that show its framework (`sibling_names`), is used. A walk
+takes at most a twentieth of a processor. The first examination of new ids takes at most a fifth, because people wait
+for the names.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class Executors:
             ending.wait(_SETTLED_S)
 
     def are_there(self) -> bool:
-        """Returns whether an executor is registered. Logs one line if no executor has been registered for long. Raises
-        SessionEnded if the session has ended."""
+        """Returns whether an executor is registered. If there has been none for more than _MISSING_S, logs this once.
+        Raises SessionEnded if the session has ended."""
         if self._context._jsc.sc().isStopped():
             raise SessionEnded(describe_end(self._context.master))
         now_s = self._now_s()

@@ -48,8 +48,8 @@ def run_jobs(
     earlier and returns the cause. The causes TooManyFailures and StoreLost are raised, not returned. In all cases,
     first waits until all jobs have ended.
 
-    `renew` renews the lease, or raises LeaseLost. `renew` is called whenever every part that writes under the lease has
-    reported progress.
+    `renew` renews the lease, or raises LeaseLost. `renew` is called, at most every RENEW_EVERY_S, when
+    `Liveness.earns_renewal` returns True.
     """
     shared_end = _SharedEnd()
     threads = [

@@ -148,9 +148,9 @@ class Liveness:
         return [StuckPart(part.name, part.idle_s) for part in still if part.is_stuck]
 
     def earns_renewal(self) -> bool:
-        """Returns True if the lease may be renewed: every part that writes under the lease has made a step since the
-        last renewal, or has been starting for at most SOURCE_S. So a stuck part allows at most one more renewal. Parts
-        that each make a step every few seconds keep the lease."""
+        """Returns True, and notes the renewal, if the lease may be renewed: every part that writes under the lease has
+        made a step since the last renewal, or has been starting for at most SOURCE_S. So a stuck part allows at most
+        one more renewal. Parts that each make a step every few seconds keep the lease."""
         with self._lock:
             parts = [part for part in self._parts if part.holds_lease]
         if not all(part.may_renew for part in parts):

@@ -183,8 +183,8 @@ def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dic
 
 
 def _spark_defaults() -> dict[str, str]:
-    """Returns the settings of `spark-defaults.conf`, except `spark.master`. Here they override our settings; Spark
-    itself would let our settings override them."""
+    """Returns the settings of `spark-defaults.conf`, except `spark.master`; none if the file cannot be read. Here these
+    settings override ours; Spark itself would let ours override them."""
     folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", NO_CONF)) / "conf"
     try:
         text = (Path(folder) / "spark-defaults.conf").read_text("utf-8")

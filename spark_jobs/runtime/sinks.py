@@ -103,7 +103,7 @@ class StoreSink(Generic[_Batch]):
 
     def close(self) -> bool:
         """Stops taking direct batches, then waits for the batch that is being stored. Each of the two waits takes at
-        most END_S. Returns False if the batch is still not stored after the second."""
+        most END_S. Returns False if the batch is still being stored after the second."""
         self._ending.set()
         if self._taking is not None:
             self._taking.join(END_S)

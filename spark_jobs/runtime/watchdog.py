@@ -107,7 +107,7 @@ def liveness_reporter(where: str) -> Callable[[], None]:
     port answers 200 after the first call. Otherwise the function touches the file `where`. An IPv6 address has to be in
     brackets.
 
-    Raises BadLiveness if the port is taken or the file cannot be written.
+    Raises BadLiveness if the port cannot be opened or the file cannot be written.
     """
     page = _PAGE.fullmatch(where)
     try:

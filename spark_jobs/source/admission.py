@@ -72,8 +72,8 @@ Range = TypeVar("Range", RangeRead, TopicRange)
 
 
 def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
-    """Divides the ranges into at most `cores` tasks of about equal size, each with few leaders. Empty ranges, which
-    only report the log's start and end, go into the first task.
+    """Divides the ranges into at most `cores` tasks of about equal size. Empty ranges, which only report the log's
+    start and end, go into the first task.
 
     A task costs about 16 ms, however little it reads, so there must not be a task for each partition.
     """
@@ -89,7 +89,8 @@ def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
 
 
 def split_by_size(ranges: Sequence[RangeRead]) -> Iterator[list[RangeRead]]:
-    """Divides `ranges` into lists of about READ_AT_ONCE records each. If there are no ranges, yields one empty list."""
+    """Divides `ranges`, without cutting any, into lists of at least READ_AT_ONCE offsets; the last list may have fewer.
+    If there are no ranges, yields one empty list."""
     some: list[RangeRead] = []
     records = 0
     for r in ranges:

@@ -1,7 +1,7 @@
 """Decides which ranges of the tailed partitions the next micro-batch reads. Each topic follows the rules of `planner`.
 
-Tailing of a topic begins as soon as all of its partitions answer and may be read. It begins at the present ends of the
-partitions; records before these ends are never read. A partition that is added later is read from its start.
+Tailing of a topic begins as soon as all of its partitions answer and may be read. Tailing begins at the present ends of
+the partitions; records before these ends are never read. A partition that is added later is read from its start.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class RecordSizes:
         self._known: dict[str, _Measured] = {}
 
     def of(self, layout: TopicLayout, partition: int, offset: int, *, is_news: bool) -> int:
-        """Returns the bytes per record of the topic. The size is measured at `offset` of `partition`. It is measured
-        again after MEASURE_EVERY_MS if there are records at `offset` (`is_news`), or if the last measurement was
-        refused.
+        """Returns the bytes per record of the topic. The size is measured at `offset` of `partition`. The size is
+        measured again after MEASURE_EVERY_MS if there are records at `offset` (`is_news`), or if the last measurement
+        was refused.
 
         Raises KafkaUnavailable, and KafkaRefused if the topic may not be read.
         """
@@ -143,8 +143,8 @@ class LedgerPlanner:
         self._missing: list[Reason] = []
 
     def plan(self) -> BatchPlan[TopicRange]:
-        """Returns the next plan. A failure of Kafka is not raised: it becomes the plan's `trouble`, and the topics
-        without a failure are planned."""
+        """Returns the next plan. A failure of Kafka is not raised: the failure becomes the plan's `trouble`, and the
+        topics without a failure are planned."""
         try:
             observations = self._observe()
         except KafkaFailure as e:

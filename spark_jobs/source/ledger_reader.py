@@ -39,7 +39,8 @@ def read_tails(
 
 
 class _TailReader(RangeReader):
-    """Reads the ranges of one tailed topic. `broken`: the first batch that cannot be read."""
+    """Reads the ranges of one tailed topic. `broken`: a reason for the first batch that cannot be read; empty if there
+    is none."""
 
     def __init__(
         self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], now_ms: Callable[[], int]

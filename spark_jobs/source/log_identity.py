@@ -81,7 +81,7 @@ def unanswered_reason(seen: LogObservation) -> Reason | None:
 
 class LogPosition(NamedTuple):
     """A position in a log: all records below `next_offset` of this generation are in the store. `leader_epoch`: the
-    epoch of the leader from which the newest of these records was read; -1 if nothing was read yet.
+    leader's epoch as of the last range, even an empty one, or as of the first start; -1 if there was neither.
 
     Records below `counted_from` update the state but no counter: they were written before counting began, or were
     counted already. `stale`: the log was read so long ago that tombstones written since then may have been compacted

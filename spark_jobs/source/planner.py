@@ -137,7 +137,8 @@ class LogPlanner:
 
     def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
         """Fetches, every TRY_AGAIN_MS, a piece of each partition that could not be read. A partition stays unreadable
-        if the fetch fails, or does not begin within _TRY_TIMEOUT_MS."""
+        if the fetch fails, or does not begin within _TRY_TIMEOUT_MS. A partition that does not answer now, or has
+        nothing to read, counts as readable."""
         if self._unreadable is None or self._now_ms() - self._tried_at_ms < TRY_AGAIN_MS:
             return
         self._tried_at_ms = self._now_ms()

@@ -127,8 +127,8 @@ class Sampler:
         return Sample(seen, self._due_requests(now) if self._failure is None else ())
 
     def _choose(self, now_ms: int) -> list[WatchedPartition]:
-        """Returns the partitions to report: urgent ones first, then those reported longest ago. The rest waits for the
-        next micro-batch."""
+        """Returns the partitions to report, at most REPORTS_AT_ONCE: urgent ones first, then those reported longest
+        ago. The rest waits for the next micro-batch."""
         waiting = [(one.urgency(now_ms), one) for one in self._unreported.values()]
         ready = [(urgency, one) for urgency, one in waiting if urgency >= Urgency.NEXT]
         ready.sort(key=lambda item: (-item[0], item[1].reported.observed_at_ms if item[1].reported else 0))
@@ -260,8 +260,8 @@ class Sampler:
         self._is_urgent |= urgency is Urgency.NOW
 
     def _due_requests(self, now_ms: int) -> tuple[PartitionEnds, ...]:
-        """Returns the stalled partitions to read now: first those not yet read at their present LSO, then those read
-        longest ago."""
+        """Returns the stalled partitions to read now, at most READS_AT_ONCE: first those not yet read at their present
+        LSO, then those read longest ago. Notes them as read."""
         due = [
             one
             for one in self._stalled.values()

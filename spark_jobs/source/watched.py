@@ -63,12 +63,13 @@ class Rounds:
 
 @dataclass(slots=True)
 class Stretch:
-    """The rounds `first` to `last`, in all of which the partition's leader reported the same high watermark.
+    """The rounds `first` to `last`, in all of which the partition's leader, with the same leader epoch, reported the
+    same high watermark.
 
     `after`: by partition of the transaction log, the oldest end requested after round `first` was over. `before`: the
     newest ends received before round `last` began, in the form of `Rounds.before`; None while `last` may still be the
-    newest round. `after` and `before` keep these ends, because `Rounds` forgets them if a transaction
-    stays open for long, or a leader does not answer for long.
+    newest round. `after` and `before` keep these ends, because `Rounds` forgets them if a transaction stays open for
+    long, or a leader does not answer for long.
     """
 
     high_watermark: int
@@ -153,8 +154,8 @@ def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
 
 
 STALL_MS: Final = 200
-"""A partition is stalled once its LSO has stayed at one offset below the high watermark for this time (ms). The time is
-a bit less than that between two samples, so that two samples in a row suffice."""
+"""A partition is stalled once its LSO has been below the high watermark, at the same offset, for this time (ms). The
+time is a bit less than that between two samples, so that two samples in a row suffice."""
 MOVING_EVERY_MS: Final = 5_000
 """Time (ms) between two reports of a busy partition, whose transactions come and go."""
 _MISSES: Final = 2

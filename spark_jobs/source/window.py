@@ -121,8 +121,8 @@ class Key(NamedTuple):
 
 
 class WindowCache:
-    """A file with the window of each partition at its newest LSO. `path`: a file in a directory that is removed at the
-    end of the query."""
+    """Keeps windows (`Window`: batch headers from an LSO on) in a file: at most `max_windows`, one for each partition,
+    from the partition's newest LSO on. `path`: a file in a directory that is removed at the end of the query."""
 
     def __init__(self, path: str, max_windows: int = MAX_WINDOWS) -> None:
         self._path, self._max_windows = path, max_windows

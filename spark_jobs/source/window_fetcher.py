@@ -1,5 +1,5 @@
-"""Fetches windows of batch headers; a window begins at an LSO. Every byte is fetched at most once, so that a long stall
-costs little."""
+"""Fetches windows of batch headers; a window begins at an LSO. A batch that was read is not fetched again, so that a
+long stall costs little."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ MOST_TORN: Final = 1_000
 """Maximum number of torn transactions that wait for the judge; the counter counts all torn transactions."""
 
 MOST_KEPT: Final = 1_000
-"""Maximum number of markers kept for one partition of a deleted topic, and maximum number of producer ids with records
-that no marker has ended. If the partition exceeds one of these bounds, its markers are not compared with decisions."""
+"""Bound for one partition of a deleted topic: for its markers, and for the producer ids with records that no marker has
+ended. If there are more of either, the markers of the partition are not compared with decisions."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"
@@ -60,9 +60,9 @@ _DELETE_MARKER = delete(waiting_markers).where(
 
 
 class Torn(NamedTuple):
-    """A torn transaction. `otherwise`: markers that contradict the decision; `as_decided`: markers that agree with it.
-    `unseen`: number of the transaction's partitions without a known marker. `gone`: records of the transaction that
-    were deleted with their topics."""
+    """A torn transaction. `otherwise`: markers that contradict the decision; `as_decided`: markers that agree with the
+    decision. `unseen`: number of the transaction's partitions without a known marker. `gone`: records of the
+    transaction that were deleted with their topics."""
 
     decision: Decision
     otherwise: tuple[SeenMarker, ...]
@@ -119,7 +119,7 @@ def keep_decisions(
 def _not_before_ms(step: RangeStep) -> int:
     """Returns a time (ms) at which no record of the range was appended yet: the time of the last request for the log's
     end before this range. Returns NOT_KNOWN if the store had not read up to that end, or if the range is the first one
-    of its log."""
+    of its log or of a new generation."""
     before = step.before
     if before is None or step.begins_generation or before.next_offset < before.end_offset:
         return NOT_KNOWN
@@ -172,8 +172,8 @@ def _keep_ended(
     connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, RangeStep], now_ms: int
 ) -> None:
     """Copies the markers of deleted topics' logs, and the records that no marker has ended, to `ended_logs`. Begins at
-    the first compared offset. Leaves out a log with more than MOST_KEPT markers or such records, and logs beyond
-    MOST_ENDED_LOGS. If a log in `ended_logs` turns out to exist, deletes the log's row."""
+    the first compared offset. Leaves out a log that is not audited, a log with more than MOST_KEPT markers or such
+    records, and logs beyond MOST_ENDED_LOGS. If a log in `ended_logs` turns out to exist, deletes the log's row."""
     there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic
@@ -255,8 +255,9 @@ class MarkerAuditWriter:
         self._engine, self._lease = engine, lease
 
     def settle(self, settled: Settled, witness: Witness) -> None:
-        """In one transaction: counts the results, deletes the compared decisions and markers, stores torn transactions
-        for the judge, and adds the partitions that are compared from now on."""
+        """Writes the outcome in one transaction. Counts the results. Deletes the compared decisions and markers, the
+        rows of partitions that are no longer tailed, and the `ownerless` records. Updates the ended logs. Stores torn
+        transactions for the judge, at most until MOST_TORN wait. Adds the partitions that are compared from now on."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)

@@ -32,8 +32,8 @@ from service.store.writers.marker_audit import keep_markers
 from service.store.writers.source import NEVER_MS, SourceWriter, begin_generations, finish_ranges, plan
 
 ALL_FROM: Final = 500
-"""If a batch has at least this many partitions, one query reads all rows of the cluster. For a smaller batch, only the
-rows of the batch's partitions are read, by key."""
+"""If a batch is full, or has at least this many partitions, one query reads all rows of the cluster. For any other
+batch, only the rows of the batch's partitions are read, by key."""
 
 GONE_KEPT_MS: Final = 3_600_000
 """Time (ms) for which the row of a deleted partition is kept, so that the judge learns of the deletion. While the

@@ -54,8 +54,8 @@ class RangePlan(NamedTuple):
 def plan(
     positions: Mapping[int, Position], ranges: Iterable[RangeRead], partitions_with_facts: Iterable[int]
 ) -> RangePlan:
-    """Returns the plan for all ranges. Raises OutOfSequence if a range neither follows nor repeats the stored position,
-    if a partition has two ranges, or if a partition has facts but no range.
+    """Returns the plan for all ranges. Raises OutOfSequence if a range does not fit the stored position (`_step`), if a
+    partition has two ranges, or if a partition has facts but no range.
 
     `partitions_with_facts`: the partitions about which the batch has facts.
     """
@@ -87,8 +87,9 @@ def select_runs(steps: Mapping[int, RangeStep], runs: Iterable[Run], *, counts: 
 
 
 def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
-    """Returns the step for the range. Returns None if the whole range was applied before. Raises OutOfSequence if the
-    range does not fit the stored position."""
+    """Returns the step for the range. Returns None if the whole range was applied before, or if the partition is gone
+    and there is no position to end (`_end`). Raises OutOfSequence if the range ends before it begins, or does not fit
+    the stored position."""
     if read.lo > read.hi:
         raise _refused(read, before, "ends before it begins")
     if read.is_gone:
@@ -130,9 +131,9 @@ def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:
-    """Returns the range's gap if it is a retention gap above the store's position, else None. A gap of a new generation
-    is stored when the generation begins. Raises OutOfSequence if the gap does not begin at the store's position or does
-    not fit the range."""
+    """Returns the range's gap if it is a retention gap that ends above the store's position, else None. A gap of a new
+    generation is stored when the generation begins. Raises OutOfSequence if the gap does not begin at the store's
+    position or does not fit the range."""
     gap = read.gap
     if gap is None or gap.reason != "retention" or gap.to_offset <= before.next_offset:
         return None
@@ -193,8 +194,8 @@ class SourceWriter:
             yield connection
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
-        """Stores that the source was read as of `as_of_ms` or, if there is trouble, only the trouble. If the trouble is
-        that the log does not exist, stores both, because there is nothing to read."""
+        """Without trouble, stores the time `as_of_ms` as the source's last success. With trouble, stores only the
+        trouble. If the trouble is that the log does not exist, stores both, because there is nothing to read."""
         if trouble is None or is_log_absent(trouble):
             _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble))])
         else:
@@ -204,8 +205,8 @@ class SourceWriter:
 def begin_generations(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[RangeStep], now_ms: int
 ) -> None:
-    """Moves the positions to the start of new generations. The caller has to expire the ids that were read from earlier
-    generations."""
+    """Moves the positions to the start of new generations, and stores the gaps of these steps. The caller has to expire
+    the ids that were read from earlier generations."""
     begun = []
     for step in steps:
         if step.before is not None and step.begins_generation:
@@ -225,8 +226,8 @@ def begin_generations(
 def finish_ranges(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[RangeStep], now_ms: int
 ) -> None:
-    """Moves the positions to the ends of the ranges that were read. Call `begin_generations` before. A partition that
-    no longer exists keeps no position."""
+    """Moves the positions to the ends of the ranges that were read, and stores the gaps that `begin_generations` has
+    not stored. Call `begin_generations` before. A partition that no longer exists keeps no position."""
     moved, gone = [], []
     for step in steps:
         if not step.begins_generation:
@@ -280,7 +281,8 @@ def _witnessed_from(step: RangeStep) -> int:
 
 
 def _rate(before: Position | None, records: int, now_ms: int) -> tuple[float, int, int]:
-    """Returns (transitions_per_s, window_started_ms, window_records); the rate is that of the last whole window."""
+    """Returns (transitions_per_s, window_started_ms, window_records); the rate is that of the last complete window, 0
+    before there is one."""
     if before is None or now_ms < before.window_started_ms:
         return 0.0, now_ms, records
     records += before.window_records

@@ -14,7 +14,7 @@ from service.store.canary import Canary, find_canary, read_coordinators
 from service.views.words import clock, fine, plural
 
 ALIVE_WITHIN_MS: Final = 30_000
-"""If a canary has not written to the store for longer than this time (ms), it is not running."""
+"""A canary that has not written to the store for longer than this time (ms) counts as not running."""
 
 ROUND_LATE_MS: Final = 15_000
 """Time (ms) by which a canary's round may be late. If the next round with a coordinator is later than this, the state
@@ -74,8 +74,8 @@ class CanaryHealth(NamedTuple):
 
     @property
     def probed(self) -> tuple[CoordinatorHealth, ...]:
-        """The coordinators that can be probed. An idle coordinator cannot be probed, because it leads no partition of
-        the transaction log."""
+        """The coordinators whose health is not IDLE. An idle coordinator cannot be probed, because it leads no
+        partition of the transaction log."""
         return tuple(one for one in self.coordinators if one.health != Health.IDLE)
 
     @property

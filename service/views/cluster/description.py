@@ -39,8 +39,8 @@ class Broker(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Rates over the last whole minutes before the cluster's newest success. `window_ms` is 0 if no whole minute was
-    counted yet."""
+    """Rates over the last `window_ms` before the minute of the cluster's newest success: five minutes, or less if
+    counting began later. `window_ms` is 0 if counting began in the minute of the newest success, or not yet."""
 
     window_ms: int
     commits_per_s: float
@@ -117,7 +117,7 @@ def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
 def describe_cluster(
     connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
 ) -> Description:
-    """Describes a cluster by the data in the store. `now_ms` is used only to find out which sources stall.
+    """Describes a cluster by the data in the store. `now_ms` is used only to find out which sources stall, and why.
 
     `covered`: the cluster's coverage, if the caller has it already.
     """
@@ -161,8 +161,8 @@ def _broker(stored: Mapping[str, Any]) -> Broker:
 
 
 def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> Rates:
-    """Returns the rates over at most five whole minutes before `as_of_ms`. A minute before counting began is left
-    out."""
+    """Returns the rates over at most five minutes before the minute of `as_of_ms`. The time before counting began is
+    left out."""
     if as_of_ms is None or cluster.counted_since_ms is None:
         return NO_RATES
     to_ms = minute_of(as_of_ms)

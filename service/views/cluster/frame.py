@@ -47,8 +47,8 @@ class Frame(NamedTuple):
     - `first_read`: progress of the first read of the transaction log; None once the first read is complete.
     - `expiring`: number of ids that expire within 24 hours.
     - `log_unread`: why the transaction log cannot be read; None if it can be read.
-    - `has_log`: whether the brokers have a transaction log.
-    - `newer`: a sentence that a newer version of txnscope has added to the store; None if no newer version has.
+    - `has_log`: whether the brokers have, or once had, a transaction log.
+    - `newer`: a sentence for people, if a newer version of txnscope has added to the store; else None.
     """
 
     clusters: tuple[str, ...]
@@ -144,7 +144,7 @@ def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Re
 
 def _oldest(needed: Mapping[str, int | None]) -> int | None:
     """Returns the oldest of the sources' last successes, because verdicts need all sources. Returns None if a source
-    has not succeeded yet."""
+    has not succeeded yet, or if there is no source."""
     times_ms = needed.values()
     return None if None in times_ms else min((one for one in times_ms if one is not None), default=None)
 
@@ -154,7 +154,8 @@ def _is_shown(
 ) -> bool:
     """Returns whether pages show the stall. During the first read of the transaction log, missing progress is not
     shown, because batches take long. No stall is shown for a transaction log that cannot be read, because pages report
-    it as unknown. `word`: the page's `Freshness.word`."""
+    everything that depends on this log as unknown; but if the log is the only source, its stall is shown. `word`: the
+    page's `Freshness.word`."""
     if word == READING and stall.cause is StallCause.NO_PROGRESS:
         return False
     return source in needed or source == SourceName.LEDGER or source not in statuses

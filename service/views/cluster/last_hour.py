@@ -25,10 +25,11 @@ _ALL_CAUSES: Final = "none"
 
 class LastHour(NamedTuple):
     """The transactions that ended in [from_ms, to_ms): whole minutes, at most an hour. A minute before counting began
-    is left out.
+    is left out; the minute in which counting began is included, and may be counted only in part.
 
     A commit counts in the minute in which it was read, an abort in the minute of its record's timestamp. The two
-    minutes differ while reading lags.
+    minutes differ while reading lags. If there are too many aborts to count them by cause, an abort counts, like a
+    commit, in the minute in which it was read.
 
     - `aborts`: for each minute, the number of aborts by the style of their cause.
     - `totals`: the total number of aborts by cause; None if there are too many aborts to count them by cause.
@@ -79,7 +80,7 @@ class LastHour(NamedTuple):
 
 
 def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
-    """Returns the transactions of the last hour; None until a whole minute was counted."""
+    """Returns the transactions of the last hour; None until the minute in which counting began has ended."""
     status, since_ms = frame.seen.statuses.get(SourceName.TRANSACTION_LOG), frame.cluster.counted_since_ms
     if status is None or status.as_of_ms is None or since_ms is None:
         return None

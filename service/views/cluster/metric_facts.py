@@ -58,7 +58,7 @@ class ClusterFacts(NamedTuple):
     - `counters`: values by (name, label).
     - `oldest`: by open state, the earliest time at which an id entered the state.
     - `top_open`: (display text of an id, time at which its open transaction began), the oldest first.
-    - `expiring`: by period (1h, …), the number of ids that expire within it.
+    - `expiring`: by period (1h, …), the number of ids that expire within the period.
     - `highest_epochs`: by protocol (1 or 2), the highest producer epoch.
     - `findings`: numbers by (kind, status).
     - `truncated`: by kind, the number of conditions without a finding.

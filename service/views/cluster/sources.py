@@ -162,8 +162,8 @@ def read_stalls(
     coverage: Coverage,
     now_ms: int,
 ) -> dict[str, Stall]:
-    """Returns the stalls of the sources, by the source's name. A source of which nothing was ever stored may be among
-    them. `coverage`: the coverage of the data partitions."""
+    """Returns the stalls of the sources, by the source's name. The result may have a source of which nothing was ever
+    stored. `coverage`: the coverage of the data partitions."""
     lease = clusters.lease_state(connection, cluster_id)
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
@@ -179,8 +179,8 @@ def read_stalls(
 def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
     """Returns the reason of a stall in one line, without a full stop.
 
-    If `is_dated`, the line contains the time since which no application has read the cluster. Pass False if the caller
-    itself shows that time.
+    If no application reads the cluster, and `is_dated`, the line contains the time since which none has read it, as far
+    as that time is known. Pass False if the caller itself shows that time.
     """
     if stall.error is not None:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"
@@ -210,15 +210,15 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 _TOGETHER_MS: Final = 5_000
 """If two sources stall for the same reason, and their last successes are at most this time (ms) apart, they are shown
-as one stall. The last successes of two sources are never at exactly the same time."""
+as one stall. The last successes of two sources are rarely at exactly the same time."""
 
 
 class StallLine(NamedTuple):
     """Sources that stall together, shown as the line "`lead` since `since_ms`: `why`." `names`: the sources' names,
     joined for a sentence.
 
-    `since_ms`: None if the sources were never read. `is_starting`: the application is about to read the sources for the
-    first time.
+    `since_ms`: the oldest of the sources' last successes; None if the sources were never read, or if the time is not
+    known because a clock was set back. `is_starting`: the application is about to read the sources for the first time.
     """
 
     sources: tuple[str, ...]

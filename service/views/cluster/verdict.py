@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
     - `hanging`: number of confirmed findings about hanging transactions that are not muted.
     - `muted`: number of confirmed findings about hanging transactions that are muted.
-    - `lost`: number of findings that stay open until somebody acknowledges them.
+    - `lost`: number of findings, not muted, that stay open until somebody acknowledges them.
     - `ids`: number of known transactional.ids.
     - `is_cut`: hanging transactions may be missing, because there are too many.
     - `is_silent`: no broker answers.
@@ -76,8 +76,8 @@ class Seen(NamedTuple):
 
 def verdict_of(seen: Seen) -> Verdict:
     """Returns the verdict. If the data are neither missing nor too old, a hanging transaction decides the verdict, even
-    if partitions cannot be judged. The verdict is "Nothing hangs" without a restriction only if the data are fresh and
-    all partitions are judged."""
+    if partitions cannot be judged. The verdict is "Nothing hangs" without a restriction only if the data are not old,
+    all watched partitions are judged, and no hanging transaction is muted or left out."""
     freshness = seen.freshness
     if freshness.word in (READING, NEVER, UNKNOWN):
         return Verdict(freshness.word, "unknown", _not_judged(seen))
@@ -166,7 +166,7 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
 
 
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
-    """Returns the blocking chain: an entry (`Link`) for every stalled partition, the worst first."""
+    """Returns the blocking chain: an entry (`Link`) for each partition in `frame.standing`, the worst first."""
     affected = read_affected_groups(connection, frame.cluster.id)
     return links(frame.standing, affected, findings, frame.limits, frame.now_ms)
 

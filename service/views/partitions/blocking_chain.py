@@ -174,8 +174,9 @@ class Blocking(NamedTuple):
 
 
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
-    """Reads the findings about hanging transactions of all ids, and the groups that are blocked on `places`. `places`:
-    the partitions of the open transactions that a page shows."""
+    """Reads the findings about hanging transactions of all ids, and the groups that are blocked on `places`. Judges at
+    most _PARTITIONS_JUDGED of these partitions, and leaves out the groups on others. `places`: the partitions of the
+    open transactions that a page shows."""
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}

@@ -89,7 +89,7 @@ class JudgedPartition(NamedTuple):
 
 
 class UnjudgedPartitions(NamedTuple):
-    """Partitions that cannot be judged for the same reason. `partitions`: their number; `places`: the first few of
+    """Partitions that cannot be judged for the same reason. `partitions`: their number; `places`: at most NAMED of
     them."""
 
     why: Reason
@@ -128,7 +128,8 @@ class Coverage(NamedTuple):
 
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
     """Returns why the transaction log cannot be read: access is denied, the brokers have no such log, or no read has
-    ever succeeded. Returns None if the log is being read, or if it was read before and reading will resume."""
+    ever succeeded. Returns None if the log is read, if it was read before and reading may resume, or if nothing is
+    known of it yet."""
     status = clusters.statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     if status is None or status.error is None:
         return None
@@ -243,7 +244,6 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
 
 
 def _may_have_transactions(connection: Connection, cluster_id: int) -> bool:
-    """Returns True if the cluster has used transactions, or if access to its transaction log is denied."""
     return clusters.has_log(connection, cluster_id) or is_denied(log_unread_reason(connection, cluster_id))
 
 
@@ -267,7 +267,6 @@ def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartiti
 
 
 def _found(connection: Connection, cluster_id: int) -> _Found:
-    """Returns the entries of confirmed findings about hanging and adopted entries."""
     found = _Found({}, set())
     for row in connection.execute(_FOUND, {"cluster_id": cluster_id}):
         place = (row.topic, row.partition, row.producer_id, row.start_offset)

@@ -163,8 +163,8 @@ def _own_decisions(
     until_ms: int,
 ) -> dict[int, OwnDecision]:
     """Returns the decisions about spans whose own marker is missing, by the first offset of the span. Skips a producer
-    id with a decision after `until_ms`. The store has the last decision of each producer id; earlier decisions come
-    from findings."""
+    id with several owners, or with a decision after `until_ms`. The store has the last decision of each producer id;
+    earlier decisions come from findings."""
     producers = {
         span.producer_id for span in spans if span.producer_id is not None and span.kind != SpanKind.NON_TRANSACTIONAL
     }

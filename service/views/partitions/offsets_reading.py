@@ -34,7 +34,7 @@ class NoSuchOffset(LookupError):
 
 
 class Bounds(NamedTuple):
-    """The bounds of one explanation. They are checked between two fetches; a fetch that has begun is never cut
+    """The bounds of one explanation. The bounds are checked between two fetches; a fetch that has begun is never cut
     short."""
 
     bytes: int = MOST_BYTES
@@ -110,7 +110,7 @@ def _stop(walk: SpanBuilder, wanted_to: int, position: int, last_stable_offset: 
 
 def _settle(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder) -> None:
     """Marks as open the transactions that the leader reports as open (DescribeProducers): the rest of the log has no
-    marker for them.
+    marker for these transactions.
 
     Without permission for that request, nothing is marked, and the rest of the log has to be read.
     """

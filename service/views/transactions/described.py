@@ -44,8 +44,8 @@ class DescribedId(NamedTuple):
 
     @property
     def outcome(self) -> str | None:
-        """Returns the outcome of the id's last transaction, "commit" or "abort"; None before the first transaction has
-        ended."""
+        """Returns the outcome of the id's last decided transaction, "commit" or "abort"; None before the first
+        decision. Transactions without partitions do not count."""
         return None if self.row.last_outcome is None else _OUTCOMES[self.row.last_outcome]
 
     @property

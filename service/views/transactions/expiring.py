@@ -71,7 +71,8 @@ class Gone(NamedTuple):
 
 
 def gone_ids(expired: Iterable[IdRow]) -> list[Gone]:
-    """Returns the expired ids, newest first. More than SINGLE_IDS ids with one prefix become one row."""
+    """Returns the expired ids, the last expired first. More than SINGLE_IDS ids with one prefix become one row.
+    `expired`: the last expired first."""
     by_prefix: dict[str, list[IdRow]] = {}
     for one in expired:
         by_prefix.setdefault(prefix_of(one.display), []).append(one)

@@ -198,7 +198,7 @@ def _without(sums: MinuteSums[int], own: Iterable[Transition]) -> MinuteSums[int
 
 
 def _of_newest(newest: IdRow) -> Iterable[Life]:
-    """Yields the transaction that is open now, if there is one."""
+    """Yields the transaction that is open now, if there is one and its time is valid."""
     if newest.state not in states.OPEN:
         return
     began_ms = open_since_ms(newest)

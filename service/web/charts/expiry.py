@@ -40,7 +40,7 @@ def bounds_ms(kept_ms: int) -> list[int]:
 
 def bars(counts: Sequence[int], kept_ms: int) -> list[Bar]:
     """Returns the bars. `counts`: for each of `bounds_ms`, the number of ids that expire between the previous bound and
-    this bound."""
+    this bound, as `count_ids` counts them."""
     ordered = sorted(counts)
     tallest, next_ = ordered[-1], ordered[-2]
     is_cut = tallest > _CUT_ABOVE * next_ > 0

@@ -35,7 +35,7 @@ _LETTER: Final = 5.9
 MOST_PINS: Final = 12
 MOST_LEVELS: Final = 3
 _LONGEST: Final = 60
-"""A label with more letters than this is shown only in the table."""
+"""Maximum number of letters in a line of a label below a block, or of the text of a pin. A longer text is left out."""
 
 
 class Label(NamedTuple):
@@ -50,7 +50,7 @@ class Label(NamedTuple):
 
 class PinMark(NamedTuple):
     """The pin of the groups at one offset. `level`: the row of the pin's text, from the bottom; None if there was no
-    room for the text."""
+    room for the text, or if the text is too long."""
 
     x: float
     kind: str
@@ -75,8 +75,9 @@ def inside(piece: Piece) -> tuple[Label, ...]:
 
 
 def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
-    """Returns a label below the piece. Returns no label if the piece has no text, if the text is too long, or if the
-    label would touch another label. `taken`: the places of the labels so far; the place of the new label is added."""
+    """Returns a label below the piece. If the text is too long, the label has only the words of the span. Returns no
+    label if the piece has no text, if these words are too long, too, or if the label would touch another label.
+    `taken`: the places of the labels so far; the place of the new label is added."""
     span = piece.span
     lines = _lines(piece)
     is_critical = span.kind == HANGING

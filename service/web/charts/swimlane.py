@@ -12,10 +12,12 @@ from service.views.transactions.spans import Life
 from service.views.words import WORDS
 
 MOST_DRAWN: Final = 60
-"""Maximum number of transactions that are drawn one by one. If there are more, bars per minute are drawn."""
+"""Maximum number of transactions that are drawn one by one. If there are more, bars are drawn instead, each for a
+minute or a longer span (`bars_of`)."""
 
 PREPARE_PX: Final = 5
-"""Least width of the dark end of a bar: without it, markers that take milliseconds would be too narrow to see."""
+"""Least width of the dark end of a bar, in px. The markers often take milliseconds: to scale, the end would be too
+narrow to see."""
 
 TALL: Final = 50.0
 """Height of the lane of open times, in px."""
@@ -24,7 +26,8 @@ HEADROOM: Final = 1.3
 """Factor that makes the lane of open times higher, so that the words of the timeout fit above the timeout line."""
 
 WIDTH_PX: Final = 912.0
-"""Width of the lanes where they are narrowest: labels that would overlap there are left out."""
+"""Least width of the lanes in px, in a narrow browser window. Labels that would overlap at this width are left out at
+any width."""
 
 _CHARACTER_PX: Final = 6.6
 _LAST_EPOCH: Final = 32_766
@@ -79,8 +82,8 @@ class Drawn(NamedTuple):
     """A drawn transaction, or the commits of a minute.
 
     - `x`, `width`: the pale part, while the transaction is open.
-    - `dark_x`, `dark_width`: the dark part, from the decision to the end. It is at least PREPARE_PX wide, and ends at
-      `end_x`.
+    - `dark_x`, `dark_width`: the dark part, from the decision to the end. The dark part ends at `end_x`, and the page
+      draws it at least PREPARE_PX wide.
     - `end_x`: None if the transaction is open. If the transaction is decided but not all markers are written, `end_x`
       is the place of the present time.
     - `tall`: the height that shows the open time, in px.

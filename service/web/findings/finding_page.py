@@ -30,7 +30,7 @@ MOST_FACTS: Final = 6
 
 class Fact(NamedTuple):
     """A fact about the finding. If `since_ms` is given, the number is an age that counts up from this time. `href`: the
-    page of the thing that the number counts."""
+    page to which the number links."""
 
     label: str
     number: str

@@ -91,8 +91,7 @@ def get_partitions(
 
 
 def _is_shown(link: Link, show: str) -> bool:
-    """Returns True if the filter `show` selects the entry of the chain. `hidden` selects all entries; `waiting` selects
-    entries for which groups wait; `unknown` selects entries whose partition cannot be judged."""
+    """Returns True if the filter `show` selects the entry of the chain."""
     return show == "hidden" or (link.judged.why is not None if show == "unknown" else bool(link.waiting))
 
 
@@ -141,7 +140,7 @@ def get_groups(
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
     """Returns the confirmed coverage gaps of groups, sorted by the name of the group. It is not known whether these
-    groups wait."""
+    groups wait. Reads at most _GAPS_READ coverage gaps, the last opened first."""
     gaps = FindingSelection(kinds=frozenset({Kind.COVERAGE_GAP}), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")

@@ -50,8 +50,8 @@ RELATION_WORDS: Final = {
 
 
 def ruler_of(judged: JudgedPartition, affected: Iterable[AffectedGroup], cluster: str) -> Ruler | None:
-    """Returns the ruler of the partition; None if the partition never answered or its log is empty. `affected`: the
-    affected groups; groups of other partitions are ignored."""
+    """Returns the ruler of the partition; None if the partition never answered, or if its log is empty or has an
+    unknown start. `affected`: the affected groups; groups of other partitions are ignored."""
     row = judged.row
     if row.answered_at_ms is None:
         return None
@@ -63,8 +63,8 @@ def ruler_of(judged: JudgedPartition, affected: Iterable[AffectedGroup], cluster
 
 
 def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
-    """Returns the span of an open entry. Only its first offset is known to belong to the entry; its `records` may lie
-    among those of other producers."""
+    """Returns the span of an open entry. Only the first offset of the span is known to belong to the entry: the entry's
+    other records may lie among those of other producers."""
     entry, owner = one.entry, one.relation.owner
     first = max(entry.start_offset, log_start)
     return Span(
@@ -104,8 +104,8 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class _Seen(NamedTuple):
-    """A partition as the store has it. `judged`: None if the partition is not watched; `link`, `ruler`: None if the
-    partition is not stalled."""
+    """A partition as the store has it. `judged`: None if the partition is not watched; `link`: None if the partition is
+    not stalled; `ruler`: None if it is not stalled, or if there is nothing to draw."""
 
     judged: JudgedPartition | None
     link: Link | None
@@ -212,8 +212,8 @@ _SAYS: Final = {
 
 def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition | None, link: Link | None) -> Verdict:
     """Returns the verdict of the page. `judged`: None if the partition is not watched. `link`: the partition's entry in
-    the blocking chain; None if its LSO is at the high watermark. Only fresh data can show that a partition hides
-    nothing."""
+    the blocking chain; None if its LSO is at the high watermark. If the data are old, they cannot show that a partition
+    hides nothing."""
     if judged is None:
         return Verdict("not_watched", "unknown", f"Unknown: {place} is not watched.")
     if freshness.word in (NEVER, UNKNOWN):

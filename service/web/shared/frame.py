@@ -17,7 +17,7 @@ from service.views.cluster.frame import Frame, Rights, read_frame
 @contextmanager
 def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]:
     """Yields a connection and the frame of the cluster. Raises ProblemError (404) if the store does not know the
-    cluster, StoreError if the store does not answer."""
+    cluster, StoreError if the store cannot be read."""
     app = state_of(request)
     with app.reading(cluster) as (connection, found):
         frame = read_frame(connection, found, app.now_ms())

@@ -57,8 +57,8 @@ def get_transaction(
     at: str = "",
 ) -> Response:
     """Returns the page. The id may also be given as pages show it. `at` selects the transaction that is shown phase by
-    phase: the offset of the record that ended it. 404 if the store does not know the cluster or the id; 422 if no id is
-    named, or if `window` or `at` is invalid."""
+    phase: the offset of its PrepareX or CompleteX. 404 if the store does not know the cluster or the id; 422 if no id
+    is named, or if `window` or `at` is invalid."""
     asked = id_of(request, id, id_b64)
     if window not in WINDOWS:
         raise unusable("window", f"{window!r} is none of {', '.join(WINDOWS)}")
