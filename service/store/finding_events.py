@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
@@ -13,6 +13,14 @@ from service.store.rows.findings import finding_if_known
 from service.store.schema import clusters, finding_events, findings
 
 _E, _F = finding_events.c, findings.c
+_EVENTS: Final = (
+    select(_E.sequence, _E.event, _E.at_ms, _E.is_confirmed, clusters.c.name, *findings.c)
+    .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))
+    .join(clusters, clusters.c.id == _E.cluster_id)
+    .where(_E.sequence > bindparam("sequence"), _F.kind.in_(tuple(Kind)))
+    .order_by(_E.sequence)
+    .limit(bindparam("limit"))
+)
 
 
 class FindingEvent(NamedTuple):
@@ -34,24 +42,21 @@ def known_sequences(connection: Connection) -> tuple[int, int]:
 
 
 def events_after(connection: Connection, sequence: int, limit: int) -> list[FindingEvent]:
-    """Returns at most `limit` events after `sequence`, oldest first. Leaves out events of findings with values that
-    only a newer version of txnscope knows."""
-    statement = (
-        select(_E.sequence, _E.event, _E.at_ms, _E.is_confirmed, clusters.c.name, *findings.c)
-        .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))
-        .join(clusters, clusters.c.id == _E.cluster_id)
-        .where(_E.sequence > sequence, _F.kind.in_(tuple(Kind)))
-        .order_by(_E.sequence)
-        .limit(limit)
-    )
-    return [
-        FindingEvent(
-            *(row[0], row[1], row[2], row[3], row[4]),
-            present(connection, row._mapping[_F.cluster_id], finding),
-        )
-        for row in connection.execute(statement).all()
-        if (finding := finding_if_known(row)) is not None
-    ]
+    """Returns at most `limit` events after `sequence`, oldest first; none only if there are none. Leaves out events of
+    findings with values that only a newer version of txnscope knows."""
+    while True:
+        rows = connection.execute(_EVENTS, {"sequence": sequence, "limit": limit}).all()
+        known = [
+            FindingEvent(
+                *(row[0], row[1], row[2], row[3], row[4]),
+                present(connection, row._mapping[_F.cluster_id], finding),
+            )
+            for row in rows
+            if (finding := finding_if_known(row)) is not None
+        ]
+        if known or len(rows) < limit:
+            return known
+        sequence = rows[-1].sequence
 
 
 def findings_with_events_after(connection: Connection, sequence: int) -> frozenset[str]:

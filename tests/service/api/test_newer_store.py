@@ -13,10 +13,12 @@ from typing import Final
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import insert, select
 
 from service.app import create_app
 from service.store.engine import open_engine
 from service.store.finding_events import events_after
+from service.store.schema import finding_events, findings
 from tests.helpers.next_version import migrate_by_next_version
 from tests.helpers.postgres import Postgres
 from tests.helpers.stores import NOW_MS
@@ -115,6 +117,25 @@ def test_a_finding_with_a_word_of_a_newer_version_is_left_out(url: str, column: 
         assert client.get(f"{API}/orders/findings").json()["items"] == []
         assert client.get(f"{API}/orders/findings/{finding['id']}").status_code == 404
         assert samples(client)
+
+
+def test_events_of_newer_findings_do_not_hide_the_events_behind_them(url: str) -> None:
+    """A receiver of notifications reads page by page from its position: a page without a known event must not be the
+    last."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        last = events_after(connection, 0, 10)[-1]
+        of_last = finding_events.c.sequence == last.sequence
+        event = connection.execute(select(finding_events).where(of_last)).one()._asdict()
+        finding = connection.execute(select(findings).where(findings.c.id == last.finding.id)).one()._asdict()
+        connection.execute(insert(findings), finding | {"id": "newer", "severity": "newer_word"})
+        for number in range(1, 6):
+            event["sequence"] = last.sequence + number
+            event["finding_id"] = "newer" if number < 5 else last.finding.id
+            connection.execute(insert(finding_events), event)
+        assert [one.sequence for one in events_after(connection, last.sequence, 2)] == [last.sequence + 5]
+        assert events_after(connection, last.sequence + 5, 2) == []
+    engine.dispose()
 
 
 def test_a_migration_gets_through_while_pages_are_asked_for(url: str, tmp_path: Path) -> None:
