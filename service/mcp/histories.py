@@ -51,7 +51,7 @@ def _newest_abort(rows: Iterable[Body]) -> Fields:
     """Returns the time and the cause of the newest abort, with an explanation; an empty mapping if there is no abort or
     no explanation."""
     for one in rows:
-        if one["type"] == "transition" and one["to_state"] == NAMES[PREPARE_ABORT]:
+        if one["type"] == "transition" and one["to_state"] == NAMES[PREPARE_ABORT] and one["cause"] is not None:
             why = why_ended(one["cause"], one["confidence"])
             return {} if why is None else {"newest_abort": known(one, ("at", "cause", "confidence")) | {"why": why}}
     return {}

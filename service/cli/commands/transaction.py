@@ -56,7 +56,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 def _why(items: list[dict[str, Any]]) -> str | None:
     """Returns the explanation of the newest abort, in sentences; None if there is no abort, or no explanation of it."""
     for item in items:
-        if item["type"] == "transition" and item["to_state"] == "PrepareAbort":
+        if item["type"] == "transition" and item["to_state"] == "PrepareAbort" and item["cause"] is not None:
             words = why_ended(item["cause"], item["confidence"])
             head = f"Aborted last at {item['at']}: {item['cause'].replace('_', ' ')} ({item['confidence']})."
             return fill(f"{head} {words}", _WIDTH) if words else None

@@ -37,6 +37,17 @@ def test_the_transaction_command_explains_the_last_abort_in_words(cluster: WithF
     assert "only the newest 2 rows of its timeline are shown (--limit)" in err
 
 
+def test_an_abort_whose_record_was_written_again_is_explained_by_the_first(cluster: WithFindings, ask: Ask) -> None:
+    """The repeated record has no cause of its own."""
+    ongoing, prepare, complete = aborted(0, MINUTE)
+    again = prepare._replace(record=prepare.record._replace(offset=2))
+    log = [ongoing, prepare, again, complete._replace(record=complete.record._replace(offset=3))]
+    cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    code, out, err = ask("transaction", "pay")
+    assert (code, err) == (0, "")
+    assert "Aborted last at" in out
+
+
 def test_an_id_that_was_never_aborted_has_no_explanation(cluster: WithFindings, ask: Ask) -> None:
     log = committed(0, MINUTE)
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
