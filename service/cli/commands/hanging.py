@@ -45,13 +45,17 @@ def run(flags: Namespace, settings: Settings) -> int:
     page = service.items("hanging", flags.limit, {"application": flags.application})
     source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
     coverage = source.get("coverage", _NOTHING)
-    pending = _pending(service) if any(one["subject"]["topic"] == OFFSETS_TOPIC for one in page["items"]) else {}
+    of_offsets = any(one["subject"]["topic"] == OFFSETS_TOPIC for one in page["items"])
+    groups = service.items("groups", _GROUPS_READ) if of_offsets else None
     gap = _gap(coverage, source.get("as_of"), service)
     if flags.json:
         print(json.dumps(page | {"coverage": coverage}, indent=2))
     else:
+        pending = _pending(groups["items"] if groups else [])
         blocks = [_block(one, page["as_of"], pending) for one in page["items"]]
         print("\n\n".join(blocks) or _none(coverage, page["as_of"]))
+        if groups and groups["next_cursor"]:
+            print(f"of the groups' offsets only the first {_GROUPS_READ:,} are read: more may wait", file=sys.stderr)
     if page["next_cursor"]:
         print(f"only the newest {len(page['items'])} are shown (--limit)", file=sys.stderr)
     if page["truncated"]:
@@ -84,10 +88,10 @@ def _none(coverage: dict[str, Any], as_of: str | None) -> str:
     return f"no hanging transaction: {all_of} watched partitions are judged, as of {as_of or 'never'}"
 
 
-def _pending(service: Service) -> Pending:
-    """Returns the pending offsets in the first _GROUPS_READ items of the list `groups`."""
+def _pending(groups: list[dict[str, Any]]) -> Pending:
+    """Returns the pending offsets in the items of the list `groups`."""
     found: Pending = {}
-    for one in service.items("groups", _GROUPS_READ)["items"]:
+    for one in groups:
         if one["offsets_partition"] is not None:
             of_group = found.setdefault((one["offsets_partition"], one["producer_id"]), {})
             of_group.setdefault(one["group"], []).append(f"{one['topic']}-{one['partition']}")

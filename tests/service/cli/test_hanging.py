@@ -190,3 +190,16 @@ def test_a_hang_on_the_offsets_topic_names_the_groups_of_the_offsets(cluster: Wi
     assert "offsets of billing on orders-0 and orders-3: a member that starts now waits" in lines
     assert f"offsets of {names[1]} on orders-1: a member that starts now waits" in lines
     assert not any("pay-0" in line for line in lines), "the offset on pay-0 is pending in another transaction"
+
+
+def test_groups_whose_offsets_are_not_read_are_mentioned(cluster: WithPartitions, ask: Ask) -> None:
+    at_ms = now_ms()
+    home = offsets_partition("billing", 50)
+    cluster.look(stalled_partition(home, OFFSETS_TOPIC, at_ms=at_ms), at_ms=at_ms)
+    cluster.see(hanging_finding(subject=Subject(OFFSETS_TOPIC, home, b"pay", 7, 3, 100)), now_ms=at_ms)
+    rows = [GroupOffset("billing", "orders", p, -1, 2, True, 7) for p in range(hanging._GROUPS_READ)]
+    GroupWriter(cluster.engine, cluster.lease).replace(rows, at_ms)
+    mentioned = "of the groups' offsets only the first 2,000 are read: more may wait"
+    assert mentioned not in ask("hanging")[2]
+    GroupWriter(cluster.engine, cluster.lease).replace([*rows, rows[0]._replace(topic="pay")], at_ms)
+    assert mentioned in ask("hanging")[2]
