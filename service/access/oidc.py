@@ -108,11 +108,17 @@ class Tokens:
             if self._client is None:
                 if time.monotonic() - self._asked_at_s < _ASK_AGAIN_S:
                     raise PyJWKClientError(f"{self._config.issuer} did not answer")
-                trusted = ssl.create_default_context(cafile=self._config.ca)
+                trusted = self._trusted()
                 self._asked_at_s = time.monotonic()
                 url = self._config.jwks_url or self._discover(trusted)
                 self._client = PyJWKClient(url, timeout=_TIMEOUT_S, ssl_context=trusted)
             return self._client
+
+    def _trusted(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self._config.ca)
+        except OSError as error:
+            raise PyJWKClientError(f"[auth.oidc] ca {self._config.ca}: {_line(error)}") from None
 
     def _discover(self, trusted: ssl.SSLContext) -> str:
         address = self._config.issuer.rstrip("/") + _DISCOVERY

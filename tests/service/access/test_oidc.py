@@ -161,6 +161,14 @@ def test_an_issuer_that_is_down_is_asked_seldom_and_known_tokens_pass(issuer: Is
     assert late.check(header, 100.0), "the issuer's signing key is known"
 
 
+def test_an_unusable_file_of_authorities_is_named(issuer: Issuer, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").touch()
+    for name in ("missing.pem", "empty.pem"):
+        here = authenticator(issuer, ca=str(tmp_path / name))
+        with pytest.raises(BadCredentials, match=rf"\[auth.oidc\] ca .*{name}: "):
+            here.check(bearer(issuer.token())["Authorization"], 0.0)
+
+
 def test_tokens_open_routes_by_their_roles(issuer: Issuer, tmp_path: Path) -> None:
     auth = AuthConfig(keys=True, oidc=Oidc(issuer=issuer.url, audience="txnscope", roles=ROLES))
     with guarded(f"sqlite:///{tmp_path / 'store.db'}", auth) as here:
