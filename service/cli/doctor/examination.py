@@ -116,8 +116,10 @@ def examine_canary(settings: ClientSettings, topic: str) -> CanaryReport:
     """Returns what the canary's principal may do. If Kafka fails or refuses, the report has only the reason."""
     try:
         with KafkaClient(settings, client_id="txnscope-doctor") as client:
-            node = permissions.advertised(client)[0].node
-            found = read_permissions(client, node, topic, TOPIC)
+            brokers = permissions.advertised(client)
+            if not brokers:
+                return CanaryReport(topic, why="no broker is listed")
+            found = read_permissions(client, brokers[0].node, topic, TOPIC)
     except KafkaFailure as e:
         return CanaryReport(topic, why=str(e))
     return CanaryReport(topic, **found._asdict())
@@ -298,7 +300,7 @@ def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerReport, 
         features={},
         assumed_configs=(),
         cluster_operations=None,
-        log=LogReport(True, 0, (), None, why, 0, False),
+        log=LogReport(None, 0, (), None, why, 0, False),
         ids=IdsReport(None, (), None, why),
         topics=TopicsReport(wish.topics or ("*",), {}, (), (), (), (), (), (), (), (), (), why),
         groups=GroupsReport(None, (), None, why),

@@ -27,8 +27,8 @@ class BrokerReport(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """The topic `__transaction_state`. `exists` None: not known, because DESCRIBE is denied. `may_read` None: not
-    known.
+    """The topic `__transaction_state`. `exists` None: not known, because DESCRIBE is denied, or for the reason
+    `why`. `may_read` None: not known.
 
     `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log. `seen`: the sign that
     transactions are used although the topic does not exist; None if there is no such sign.

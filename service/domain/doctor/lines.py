@@ -137,6 +137,9 @@ def _cluster(report: ClusterReport) -> Iterator[Line]:
 
 def _log(report: ClusterReport) -> Iterator[Line]:
     log, read = report.log, (acls.topic(TOPIC, "Read"),)
+    if log.exists is None and log.why is not None:
+        yield Line(GAP, TOPIC, f"not known: {log.why}")
+        return
     if log.exists is None:
         yield Line(GAP, TOPIC, "DESCRIBE is denied, so names and causes are not known", read)
         return

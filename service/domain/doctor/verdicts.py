@@ -170,6 +170,6 @@ def why_no_log(report: ClusterReport) -> str:
     """Returns the reason why the transaction log cannot be read. Call this function only if the log cannot be read."""
     if report.log.exists is False:
         return f"there is no {TOPIC} yet" if report.log.seen is None else f"no {TOPIC} is listed"
-    if report.log.may_read is None and report.log.exists:
+    if report.log.may_read is None and report.log.why is not None:
         return f"{TOPIC} could not be read: {report.log.why}"
     return f"READ on {TOPIC} is denied"

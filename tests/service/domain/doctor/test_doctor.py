@@ -94,6 +94,12 @@ def test_without_describe_producers_a_hang_is_likely_at_most() -> None:
     assert verdict(seen, "hanging transactions").trust == LIKELY
 
 
+def test_a_log_that_no_broker_could_describe_is_not_said_to_be_denied() -> None:
+    nobody = FINE._replace(log=LogReport(None, 0, (), None, "no broker answers", 0, False))
+    assert gaps(nobody) == ["__transaction_state: not known: no broker answers"]
+    assert verdict(nobody, "causes and history").why == "__transaction_state could not be read: no broker answers"
+
+
 def test_without_log_access_a_hang_is_likely_at_most() -> None:
     blind = FINE._replace(log=FINE.log._replace(may_read=False, ids=0, is_whole=False))
     found = verdict(blind, "hanging transactions")
