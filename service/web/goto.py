@@ -69,8 +69,8 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
     """Yields the owners of the producer id `text`. If the producer id has no owner, yields the partitions on which it
-    has an open transaction; for these, only the first ENTRIES_READ open entries are searched. Kafka gives a producer id
-    to one transactional.id for good; a second owner is possible only after the transaction log was replaced."""
+    has an open transaction, at most MOST_SHOWN + 1. Kafka gives a producer id to one transactional.id for good; a
+    second owner is possible only after the transaction log was replaced."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))
@@ -81,11 +81,10 @@ def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[
         yield Hit("producer id", display_id(owner.transactional_id), href, more)
     if owners:
         return
-    for entry in partitions.entries(connection, cluster.id):
-        if entry.producer_id == int(text):
-            more = f"producer id {text} has a transaction open there, and no transactional.id"
-            href = partition_page(cluster.name, *entry.topic_partition)
-            yield Hit("partition", f"{entry.topic}-{entry.partition}", href, more)
+    for entry in partitions.entries_of_producer(connection, cluster.id, int(text), MOST_SHOWN + 1):
+        more = f"producer id {text} has a transaction open there, and no transactional.id"
+        href = partition_page(cluster.name, *entry.topic_partition)
+        yield Hit("partition", f"{entry.topic}-{entry.partition}", href, more)
 
 
 def _partition(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:

@@ -211,6 +211,12 @@ def entries(
     return [Entry._make(row) for row in rows][:limit]
 
 
+def entries_of_producer(connection: Connection, cluster_id: int, producer_id: int, limit: int) -> list[Entry]:
+    """Returns the first `limit` open entries of the producer id, sorted by partition and start offset."""
+    found = _ENTRIES.where(_E.cluster_id == cluster_id, _E.producer_id == producer_id)
+    return [Entry._make(row) for row in connection.execute(found, {"limit": limit})]
+
+
 def groups(connection: Connection, cluster_id: int) -> list[GroupOffset]:
     """Returns the first GROUPS_READ offsets of groups, sorted by group and partition."""
     rows = connection.execute(_GROUPS, {"cluster_id": cluster_id})

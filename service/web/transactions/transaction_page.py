@@ -124,6 +124,7 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
         window=window,
         windows=[(one.text, f"{address}&window={one.word}", one == window) for one in WINDOWS.values()],
         prepare_px=PREPARE_PX,
+        most_drawn=MOST_DRAWN,
         counted=COUNTED,
         words=WORDS,
         names=states.NAMES,
