@@ -93,7 +93,7 @@ class _Play:
     """Plays one small world step by step, and judges all open entries after each step."""
 
     def __init__(self, world: SmallWorld, tally: Tally) -> None:
-        random = Answered(1)
+        random = Answered(repr(world))  # the clocks differ from world to world
         self._world, self._cluster = world, Cluster(random, world.protocol, can_skip=True)
         self._run = Run(self._cluster, Observer(self._cluster), random, tally)
         self._first: Txn | None = None
