@@ -118,7 +118,7 @@ def control_batch(
 def compress(codec: int, plain: bytes, *, xerial: bool = False) -> bytes:
     """Returns `plain` compressed by the codec with that number in Kafka; 0 is no compression."""
     if codec == GZIP:
-        return gzip.compress(plain)
+        return gzip.compress(plain, mtime=0)
     if codec == SNAPPY:
         return _xerial(plain) if xerial else bytes(pa.compress(plain, "snappy", asbytes=True))
     if codec in (LZ4, ZSTD):
