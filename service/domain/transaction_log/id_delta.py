@@ -192,12 +192,12 @@ def _with_first_append_times(
 
 
 def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) -> int | None:
-    """Returns the state that shows the newest outcome: the newest PrepareX with partitions, or a CompleteX whose
-    PrepareX is not known. Returns None if there is neither."""
+    """Returns the state that shows the newest outcome: the newest PrepareX with partitions, or a CompleteX that follows
+    no PrepareX and repeats no CompleteX. Returns None if there is neither."""
     ends = [(run.ended_offset, run.ended_state) for run in runs if run.ended_value is not None]
     for before, after in pairs:
         is_complete = after.state in states.COMPLETE
-        if is_complete and before.state not in states.OPEN and not transitions.is_repetition(before, after):
+        if is_complete and before.state not in _PREPARED and not transitions.is_repetition(before, after):
             ends.append((after.offset, after.state))
     return max(ends)[1] if ends else None
 

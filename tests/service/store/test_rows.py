@@ -57,6 +57,13 @@ def test_the_outcome_stays_while_the_next_transaction_is_open(cluster: Cluster) 
     assert row(cluster.engine, cluster.id)["last_outcome"] == states.PREPARE_COMMIT
 
 
+def test_the_end_of_a_transaction_shows_the_outcome_if_its_decision_was_not_read(cluster: Cluster) -> None:
+    """PrepareAbort may be a record that cannot be decoded."""
+    apply(cluster, *transaction(0, start_ms=5), entry(3, states.ONGOING, start_ms=6))
+    apply(cluster, entry(5, states.COMPLETE_ABORT, start_ms=6))
+    assert row(cluster.engine, cluster.id)["last_outcome"] == states.COMPLETE_ABORT
+
+
 def test_an_open_transaction_has_a_start_time_and_an_ended_one_has_none(cluster: Cluster) -> None:
     ongoing, prepare, complete = transaction(0, start_ms=5)
     seen = []
