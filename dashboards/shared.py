@@ -164,7 +164,7 @@ def what_hangs(width: int, *where: str) -> Panel:
     return rows(
         "Hanging transactions",
         "The 50 confirmed hanging transactions that hang longest. Open the finding for evidence, the decision and the"
-        " command. In a row without a transactional.id, no id has the producer id.",
+        " command. A row has no transactional.id if none is known for its producer id.",
         [value(catalogue.HANGING_INFO, "finding", "topic", "partition", "transactional_id", "owner", where=where)],
         [
             Column("cluster"),

@@ -67,7 +67,8 @@ SLOW: Final = Alert(
     wait="10m",
     summary="Metrics of txnscope at {{ $labels.instance }} take {{ $value | humanizeDuration }} to render",
     description="The page of metrics at {{ $labels.instance }} took {{ $value | humanizeDuration }} to render from the"
-    " store. Prometheus gives up after its scrape_timeout (10 s by default), and all alerts would end.",
+    " store. If it takes longer than Prometheus' scrape_timeout (10 s by default), the scrapes fail: then no new alert"
+    " about transactions can begin, and alerts that are not kept without data end.",
 )
 
 

@@ -98,9 +98,10 @@ LOST: Final = Alert(
     expr=f"{most(last(_LOST_COUNTED.record))} > 0",
     severity=CRITICAL,
     summary="Committed records of {{ $labels.cluster }} are lost to their consumers",
-    description="An ABORT marker ended records of {{ $value | humanize }} committed transaction part(s) on"
-    " {{ $labels.cluster }}: read_committed consumers never get them. The finding (lost_records) names the offsets, and"
-    f" stays until somebody acknowledges it: so does the alert, up to {HELD} without data.",
+    description="An ABORT marker ended records of {{ $value | humanize }} committed transaction(s), each counted once"
+    " for each partition, on {{ $labels.cluster }}: read_committed consumers never get these records. The finding"
+    " (lost_records) names the offsets. Finding and alert stay until somebody acknowledges the finding; if txnscope"
+    f" reports no data, the alert ends after {HELD}.",
     page=FINDINGS_PAGE + "?kind=lost_records",
     stays_true=True,
 )
@@ -112,8 +113,8 @@ TORN: Final = Alert(
     summary="A transaction of {{ $labels.cluster }} did not end as a whole",
     description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker"
     " contradicts the coordinator's decision, or whose records were deleted with their topic before the commit. The"
-    " finding (torn_transaction) names the partitions, and stays until somebody acknowledges it: so does the alert,"
-    f" up to {HELD} without data.",
+    " finding (torn_transaction) names the partitions. Finding and alert stay until somebody acknowledges the finding;"
+    f" if txnscope reports no data, the alert ends after {HELD}.",
     page=FINDINGS_PAGE + "?kind=torn_transaction",
     stays_true=True,
 )
