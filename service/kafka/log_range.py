@@ -25,9 +25,9 @@ class LogRange:
     """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
 
     `reached`: the offset up to which the range was read. `read_bytes`: the number of bytes fetched. `damaged`: the
-    number of batches that could not be read. `is_whole`: no batch was damaged, no offset was outside the log, and
-    neither a bound of bytes or time nor an answer without a whole batch ended the reading. `unbroken_from`: from this
-    offset to `reached` no offset is missing (compaction removes offsets).
+    number of batches that could not be read. `is_whole`: False if a batch was damaged, if an offset was outside the
+    log, or if reading ended at the limit of bytes or time, or at an answer without a whole batch. `unbroken_from`: from
+    this offset to `reached` no offset is missing (compaction removes offsets).
     """
 
     def __init__(

@@ -17,7 +17,8 @@ _COORDINATOR_FENCED: Final = 52
 
 
 class Unanswered(KafkaUnavailable):
-    """The marker was sent, but no answer came: the marker may be in the log, may still be appended, or may be lost."""
+    """The request with the marker got no answer: the marker may be in the log, may still be appended, or may never have
+    reached the broker."""
 
 
 def write(client: KafkaClient, way: WayOut) -> None:

@@ -1,8 +1,10 @@
-"""The lease that lets one driver at a time write a cluster's data. Every new holder raises the lease's epoch, so a
-replaced driver cannot write.
+"""The lease that lets one Spark driver at a time write a cluster's data. Every new holder raises the lease's epoch, so
+a replaced driver cannot write.
 
-A waiting driver takes over after the row has not changed for EXPIRES_AFTER_MS (docs/adr/0020). The times in the row are
-shown to people, and compared only with one another, because the clocks of two hosts may differ.
+A waiting driver takes over if the lease was released, if the holder's process has ended, or if the row has not changed
+for EXPIRES_AFTER_MS (docs/adr/0020). It measures this time itself, and does not compare the times in the row with its
+own clock, because the clocks of two hosts may differ. Services use these times only to report whether the cluster is
+still read.
 """
 
 from __future__ import annotations

@@ -88,15 +88,15 @@ def is_known(revision: str) -> bool:
 
 
 def readable_since(connection: Connection) -> str | None:
-    """Returns the oldest revision whose version of txnscope can read and write the store; None if the store has no such
-    entry."""
+    """Returns the revision that a version of txnscope must know to read and write the store; None if the store has no
+    such entry."""
     if not inspect(connection).has_table("readable_since"):
         return None
     return connection.exec_driver_sql("SELECT revision FROM readable_since").scalar_one_or_none()
 
 
 def readable_since_of(revision: str) -> str:
-    """Returns the oldest revision whose version of txnscope can use the tables of `revision`, as declared in the
+    """Returns the revision that a version of txnscope must know to use the tables of `revision`, as declared in the
     migration script of `revision`."""
     script = ScriptDirectory(str(_SCRIPTS)).get_revision(revision)
     assert script is not None

@@ -27,8 +27,8 @@ _ABOUT_THE_QUERY = "=== Streaming Query ==="
 """Heading of the text that Spark adds about the query itself. The lines below this heading look like exceptions."""
 
 _WITHOUT_A_CAUSE = re.compile(r"STREAM_FAILED.*terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)")
-"""Matches Spark's message after a planner was killed: the planner's connection ended, and this failure has no message
-of its own."""
+"""Matches Spark's message after a planner (the Python process that plans a query's micro-batches) was killed. The
+message has no cause, because Spark only sees that the planner's connection ended."""
 
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)".*: error=2,')
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)

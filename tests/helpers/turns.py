@@ -10,8 +10,8 @@ TURN: Final = int(os.environ["TXNSCOPE_TEST_TURN"]) if "TXNSCOPE_TEST_TURN" in o
 """The number of the run, or None if the run executes all tests. CI uses the number of commits."""
 IS_ODD: Final = TURN is not None and TURN % 2 == 1
 PARTS: Final = 3
-"""Number of runs that together execute all tests. The number is odd, so that a test of every third run meets both
-versions of Kafka, which alternate."""
+"""Number of runs in a row that together execute all tests: each of the longest tests runs in one of them. The versions
+of Kafka alternate from run to run, so this number has to be odd: else a test would always meet the same version."""
 
 
 def left_to_others(units: Iterable[str], turn: int | None) -> set[str]:

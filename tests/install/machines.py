@@ -30,7 +30,8 @@ class Machine(Protocol):
 
     @contextmanager
     def started(self, block: str, folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
-        """Runs a block that runs until Ctrl-C. Sends Ctrl-C at the end of the `with` block."""
+        """Starts the shell commands in `block`, which run until Ctrl-C, and sends Ctrl-C at the end of the `with`
+        statement."""
         ...
 
 

@@ -65,7 +65,8 @@ def id_history(commits: int, *rows: str) -> IdHistory:
 
 @dataclass
 class Lab:
-    """A broker and an application. Producers that send single requests use `connection`."""
+    """A broker, and txnscope's application (`app`), which observes the broker. `connection`: for producers that send
+    their requests one by one."""
 
     broker: Broker
     app: Ingest

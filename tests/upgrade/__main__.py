@@ -1,5 +1,5 @@
-"""`python -m tests.upgrade`: upgrades job, services and brokers under load from a revision to this checkout, rolls job
-and services back, and upgrades them again. Prints the figures."""
+"""`python -m tests.upgrade`: under load, upgrades job and services from a revision to this checkout, and the brokers to
+a newer version of Kafka. Then rolls job and services back, and upgrades them again. Prints the figures."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ _ENDS: Final = {
         " KIP-360)."
     ),
     (CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS): (
-        "Aborted by its own client, or because another producer with the same transactional.id was started. Both"
-        " leave the same records under transaction version 2, and for a two-phase producer (KIP-939), whose recovery"
-        " raises the epoch and keeps the transaction. After a fence the client's log has ProducerFencedException or"
-        " InvalidProducerEpochException."
+        "Aborted by its own client, or because another producer with the same transactional.id was started. The log"
+        " cannot tell these apart in two cases: under transaction version 2, and for a two-phase producer (KIP-939),"
+        " because its recovery raises the epoch and keeps the transaction. After a fence the client's log has"
+        " ProducerFencedException or InvalidProducerEpochException."
     ),
     (CauseCode.TIMEOUT, Confidence.LIKELY): (
         "It was open for longer than its timeout, so its coordinator aborted it. Find out what delayed the client"

@@ -83,11 +83,11 @@ class Transition(NamedTuple):
 
 
 class JudgedPair(NamedTuple):
-    """The result of judging one pair.
+    """The result of judging two neighbouring records of an id (`judge`).
 
-    - `decision`: the row of the PrepareCommit `before`. The PrepareCommit gets a row because the step after it is
-      notable; the history may have the row already.
-    - `revised`: the offset of a row that gets another cause, and the new cause.
+    - `decision`: a row for the first record, if it is a PrepareCommit and the pair is notable; else None. The history
+      may have this row already.
+    - `revised`: the offset of an earlier row that gets another cause, and the new cause; None if no row does.
     - `aborts`: (cause, completed at) of the aborts that count from now on.
     """
 

@@ -87,8 +87,8 @@ def numbers_known(connection: Connection) -> tuple[int, int]:
 
 
 def read_ends(connection: Connection, after: int, up_to: int, limit: int) -> EndedPage:
-    """Returns at most `limit` ends with numbers in (after, up_to]. Leaves out ends from before the start of counting,
-    and repeated records of the same end."""
+    """Returns at most `limit` ends with numbers in (after, up_to]. Leaves out ordinary commits, ends from before the
+    start of counting, and repeated records of the same end."""
     rows = connection.execute(
         select(_T.id, _C.id, _C.name, _C.kafka_cluster_id, _T.transactional_id, _T.partition, _T.generation, *_FIELDS)
         .join(clusters, _C.id == _T.cluster_id)

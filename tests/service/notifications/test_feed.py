@@ -213,7 +213,7 @@ def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: P
                 return other.done() or connection.exec_driver_sql(WAITS).scalar_one() > 0
 
         try:
-            wait_until(has_come_to_rest, bool, "the second judge to have written its event, or to wait for a lock")
+            wait_until(has_come_to_rest, bool, "the second judge's event to be written, or to wait for a lock")
             with reader.connect() as connection:
                 assert events_after(connection, 0, 10) == [], "number 2 is visible before number 1"
         finally:

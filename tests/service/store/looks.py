@@ -21,8 +21,8 @@ FIRST = FirstBatch(100, 7, 0, True, False, NOW_MS - 9_000, NOW_MS - 8_000)
 
 
 def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **more: Any) -> PartitionObservation:
-    """Returns a sample of a partition of orders. If the LSO is below the high watermark, the partition has been stalled
-    since NOW_MS."""
+    """Returns a sample of a partition of the topic `orders`. If the LSO is below the high watermark, the partition has
+    been stalled since NOW_MS."""
     since_ms = NOW_MS if lso < hw else None
     return replace(PartitionObservation("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms), **more)
 

@@ -71,8 +71,8 @@ class Audited:
         return results
 
     def read_log(self, *path: int, epoch: int = 0, places: Sequence[Participants] = PLACES, pid: int = 7) -> None:
-        """Stores a read of the transaction log, with a record of `pay` for each state in `path`. The PrepareX among
-        them are also stored as decisions."""
+        """Stores a read of the transaction log, in which the id "pay" has a record for each state in `path`. The
+        PrepareX among them are also stored as decisions."""
         lo, asked_ms = self.log_offset, self.tick()
         entries = [
             entry(lo + n, state, epoch=epoch, pid=pid, start_ms=NOW_MS, at_ms=self.now_ms)
