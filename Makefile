@@ -78,9 +78,9 @@ demo-broker:
 	@$(BIN)/python -m deploy.demo --fetch $(FULL)
 
 .PHONY: test
+# or each of the hundreds of processes that tests start compiles the product again
+test: export PYTHONDONTWRITEBYTECODE :=
 test: venv system-packages chart-tools ## the whole test suite, real brokers and a real PostgreSQL included
-	@# for the hundreds of processes that tests start, where Python may not write it (PYTHONDONTWRITEBYTECODE)
-	$(BIN)/python -m compileall -q service spark_jobs dashboards deploy tests/helpers
 	$(BIN)/pytest -m "not alone" --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 30 --durations-min 5
 	$(BIN)/pytest -m alone --durations 30 --durations-min 5 tests/integration
 
