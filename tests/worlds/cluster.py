@@ -30,14 +30,10 @@ LAST_CLIENT_EPOCH: Final = 32_766
 
 class Answered(Random):
     """A random generator in which `random` always returns 0.5, so that no request of the cluster fails. Its integers
-    and choices depend on the seed."""
+    and choices follow from 0.5, so they do not depend on the seed."""
 
     def random(self) -> float:
         return 0.5
-
-    def getrandbits(self, k: int, /) -> int:
-        """Without this method here, Python would make integers from `random`."""
-        return super().getrandbits(k)
 
 
 class Protocol(Enum):

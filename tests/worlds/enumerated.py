@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from itertools import product
+from random import Random
 from typing import Final, NamedTuple
 
 from tests.worlds.cluster import JUDGED, OTHER, Answered, Cluster, Protocol, Txn
@@ -93,8 +94,11 @@ class _Play:
     """Plays one small world step by step, and judges all open entries after each step."""
 
     def __init__(self, world: SmallWorld, tally: Tally) -> None:
-        random = Answered(repr(world))  # the clocks differ from world to world
+        random, clocks = Answered(1), Random(repr(world))
         self._world, self._cluster = world, Cluster(random, world.protocol, can_skip=True)
+        self._cluster.coordinator_skew_ms = clocks.randint(-3000, 3000)
+        self._cluster.leader_skew_ms = clocks.randint(-3000, 3000)
+        self._cluster.client_skew_ms = clocks.randint(-3000, 3000)
         self._run = Run(self._cluster, Observer(self._cluster), random, tally)
         self._first: Txn | None = None
 

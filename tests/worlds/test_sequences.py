@@ -14,12 +14,11 @@ PROTOCOLS = list(Protocol)
 
 
 class Story:
-    """A cluster that skips markers, in steps that a test chooses. Every request succeeds. All clocks are
-    right."""
+    """A cluster that skips markers, in steps that a test chooses. Every request succeeds. The clocks of coordinator,
+    leader and client are wrong by the same time."""
 
-    def __init__(self, protocol: Protocol) -> None:
-        self.cluster = Cluster(Answered(), protocol, can_skip=True)
-        self.cluster.coordinator_skew_ms = self.cluster.leader_skew_ms = self.cluster.client_skew_ms = 0
+    def __init__(self, protocol: Protocol, seed: int = 1) -> None:
+        self.cluster = Cluster(Answered(seed), protocol, can_skip=True)
         self.observer = Observer(self.cluster)
 
     def watch(self) -> Story:
