@@ -4,6 +4,7 @@ transaction."""
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
@@ -53,8 +54,16 @@ class Shipping(App):
 
     def _ship(self, orders: list[Message], *, commit: bool) -> None:
         if not self._fill_or_abort(orders, (self.named(SHIPMENTS), self.choices.randrange(self.topics[SHIPMENTS]))):
-            return  # the group removed the consumer while no broker answered: these orders will be read again
+            self._read_again(orders)
+            return
         self.end(self.producer, self.example, commit=commit)
+
+    def _read_again(self, orders: list[Message]) -> None:
+        """Sets the consumer back to the orders, which were not shipped. If the group has removed the consumer, the
+        consumer joins it again and begins at the group's offsets: at the same place."""
+        for first in _first(orders):
+            with suppress(KafkaException):
+                self._consumer.seek(first)
 
     def _fill_or_abort(self, orders: list[Message], shipments: Participant) -> bool:
         """Begins a transaction with the records and the offsets. Returns True if the transaction is open, False if it
@@ -97,6 +106,12 @@ def _last(offsets: list[TopicPartition]) -> list[TopicPartition]:
     """Returns the highest offset of each partition."""
     highest = {o.partition: o for o in sorted(offsets, key=lambda o: o.offset)}
     return list(highest.values())
+
+
+def _first(orders: list[Message]) -> list[TopicPartition]:
+    """Returns the lowest offset of each partition."""
+    lowest = {o.partition(): o for o in sorted(orders, key=lambda o: o.offset() or 0, reverse=True)}
+    return [TopicPartition(o.topic(), o.partition(), o.offset()) for o in lowest.values()]
 
 
 def java_hash(text: str) -> int:

@@ -160,6 +160,9 @@ class Dropped:
     def consumer_group_metadata(self) -> Any:
         return self._known
 
+    def seek(self, _place: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError._STATE, "staged: no partition is assigned"))
+
 
 class DiesOnce:
     """A producer whose commits of offsets fail with an error after which librdkafka refuses all further work."""
@@ -194,6 +197,29 @@ def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, p
     again.step()
     again.close()
     assert commits(merged([again.book])) == 1
+
+
+class AbortsOnce(DiesOnce):
+    """A producer whose commits of offsets fail with an error after which the transaction can only be aborted."""
+
+    def send_offsets_to_transaction(self, *_arguments: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH, "staged", txn_requires_abort=True))
+
+
+@pytest.mark.broker
+def test_orders_of_an_aborted_transaction_are_read_again(broker_431: Broker) -> None:
+    """The broker restarts, and the transaction times out meanwhile. The consumer stays in its group."""
+    context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
+    create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
+    orders, shipping = Orders(context), Shipping(context)
+    orders.step()
+    read = shipping._read(ORDER_PARTITIONS)
+    real, shipping.producer = shipping.producer, cast("Producer", AbortsOnce(shipping.producer))
+    shipping._ship(read, commit=True)
+    shipping.producer = real
+    again = shipping._read(ORDER_PARTITIONS)
+    assert {(one.partition(), one.offset()) for one in again} == {(one.partition(), one.offset()) for one in read}
+    shipping.close()
 
 
 @pytest.mark.broker
