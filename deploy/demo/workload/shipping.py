@@ -61,9 +61,9 @@ class Shipping(App):
     def _read_again(self, orders: list[Message]) -> None:
         """Sets the consumer back to the orders, which were not shipped. If the group has removed the consumer, the
         consumer joins it again and begins at the group's offsets: at the same place."""
-        for first in _first(orders):
+        for order in sorted(orders, key=lambda order: order.offset() or 0, reverse=True):  # to the lowest one at last
             with suppress(KafkaException):
-                self._consumer.seek(first)
+                self._consumer.seek(TopicPartition(order.topic(), order.partition(), order.offset()))
 
     def _fill_or_abort(self, orders: list[Message], shipments: Participant) -> bool:
         """Begins a transaction with the records and the offsets. Returns True if the transaction is open, False if it
@@ -106,12 +106,6 @@ def _last(offsets: list[TopicPartition]) -> list[TopicPartition]:
     """Returns the highest offset of each partition."""
     highest = {o.partition: o for o in sorted(offsets, key=lambda o: o.offset)}
     return list(highest.values())
-
-
-def _first(orders: list[Message]) -> list[TopicPartition]:
-    """Returns the lowest offset of each partition."""
-    lowest = {o.partition(): o for o in sorted(orders, key=lambda o: o.offset() or 0, reverse=True)}
-    return [TopicPartition(o.topic(), o.partition(), o.offset()) for o in lowest.values()]
 
 
 def java_hash(text: str) -> int:
