@@ -23,6 +23,7 @@ STALE_AFTER: Final = timedelta(seconds=30)
 """
 
 _GROUPS_READ: Final = 2_000
+_NO_GROUPS: Final[dict[str, Any]] = {"items": [], "next_cursor": None}
 _WIDTH = 100
 _NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partitions are not watched"}
 _DECISIONS: Final = {
@@ -46,15 +47,15 @@ def run(flags: Namespace, settings: Settings) -> int:
     source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
     coverage = source.get("coverage", _NOTHING)
     of_offsets = any(one["subject"]["topic"] == OFFSETS_TOPIC for one in page["items"])
-    groups = service.items("groups", _GROUPS_READ) if of_offsets else None
+    groups = service.items("groups", _GROUPS_READ) if of_offsets else _NO_GROUPS
     gap = _gap(coverage, source.get("as_of"), service)
     if flags.json:
         print(json.dumps(page | {"coverage": coverage}, indent=2))
     else:
-        pending = _pending(groups["items"] if groups else [])
+        pending = _pending(groups["items"])
         blocks = [_block(one, page["as_of"], pending) for one in page["items"]]
         print("\n\n".join(blocks) or _none(coverage, page["as_of"]))
-        if groups and groups["next_cursor"]:
+        if groups["next_cursor"]:
             print(f"of the groups' offsets only the first {_GROUPS_READ:,} are read: more may wait", file=sys.stderr)
     if page["next_cursor"]:
         print(f"only the newest {len(page['items'])} are shown (--limit)", file=sys.stderr)
