@@ -137,11 +137,9 @@ def _cluster(report: ClusterReport) -> Iterator[Line]:
 
 def _log(report: ClusterReport) -> Iterator[Line]:
     log, read = report.log, (acls.topic(TOPIC, "Read"),)
-    if log.exists is None and log.why is not None:
-        yield Line(GAP, TOPIC, f"not known: {log.why}")
-        return
     if log.exists is None:
-        yield Line(GAP, TOPIC, "DESCRIBE is denied, so names and causes are not known", read)
+        denied = Line(GAP, TOPIC, "DESCRIBE is denied, so names and causes are not known", read)
+        yield denied if log.why is None else Line(GAP, TOPIC, f"not known: {log.why}")
         return
     if not log.exists and log.seen is not None:
         yield Line(GAP, TOPIC, f"{NoTransactionLog(log.seen)}; names, causes, timeouts and history are not known")
