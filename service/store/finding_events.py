@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, bindparam, func, select
 
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import Kind
 from service.store.queries.findings import present
 from service.store.rows.findings import finding_if_known
 from service.store.schema import clusters, finding_events, findings
@@ -17,7 +16,7 @@ _EVENTS: Final = (
     select(_E.sequence, _E.event, _E.at_ms, _E.is_confirmed, clusters.c.name, *findings.c)
     .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))
     .join(clusters, clusters.c.id == _E.cluster_id)
-    .where(_E.sequence > bindparam("sequence"), _F.kind.in_(tuple(Kind)))
+    .where(_E.sequence > bindparam("sequence"))
     .order_by(_E.sequence)
     .limit(bindparam("limit"))
 )
