@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -12,6 +11,7 @@ from service.cli.completion import SHELLS, PrintCompletion
 from service.cli.errors import USAGE
 from service.cli.version import PrintVersion
 from service.settings import Settings, flag
+from service.settings.mistakes import did_you_mean
 from service.store.backends import URL_FORMS
 
 _HELP: Final = {
@@ -47,8 +47,6 @@ _HELP: Final = {
     "port": ("PORT", "port to serve on"),
     "url": ("URL", "address of the service"),
 }
-_LIKE: Final = 0.75
-"""Least likeness (`difflib`) of a flag that is suggested in place of an unknown one."""
 _LISTS: Final = ("topics", "mirrored", "spark_conf", "allowed_hosts")
 _SWITCHES: Final = ("insecure", "mcp")
 _SPARK: Final = ("spark_master", "spark_conf")
@@ -94,9 +92,9 @@ class Parser(argparse.ArgumentParser):
         argument."""
         flags, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            known = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
-            near = difflib.get_close_matches(unknown[0].partition("=")[0], known, 1, _LIKE)
-            hint = f" (did you mean {near[0]}?)" if near else ""
+            given = unknown[0].partition("=")[0]
+            known = [name[2:].replace("-", "_") for action in self._actions for name in action.option_strings]
+            hint = did_you_mean(given[2:], known, flag) if given.startswith("--") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return flags, unknown
 

@@ -113,9 +113,14 @@ def _hint(name: str, model: type[BaseModel] | None) -> str:
     """Returns the end of an error sentence: the known key that is most like `name`, or, if no key is similar, all keys
     of the table. For the top level, never returns all keys."""
     known: Iterable[str] = () if model is None else model.model_fields
-    if near := difflib.get_close_matches(name.replace("-", "_").lower(), known, 1):
-        return f" (did you mean {near[0]}?)"
-    return "" if model is Settings else f"; there are: {', '.join(known)}"
+    return did_you_mean(name, known) or ("" if model is Settings else f"; there are: {', '.join(known)}")
+
+
+def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
+    """Returns the end of an error sentence: the known name that is most like `name`, as `shown` writes it; an empty
+    text if none is similar."""
+    near = difflib.get_close_matches(name.replace("-", "_").lower(), known, 1)
+    return f" (did you mean {shown(near[0])}?)" if near else ""
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
