@@ -40,7 +40,7 @@ LATE_S = 10.0
 wait without a bound would never end."""
 INVALID = "gives no valid answer: "
 NONE = "does not answer: "
-LATE = f"{NONE}no answer in time"
+NOT_IN_TIME = f"{NONE}no answer in time"
 MEMORY = 400 << 20
 """Limit of the allocated bytes: more than three frames of 96 MB (MAX_RESPONSE_BYTES), which are a frame being read, its
 copy, and the next frame."""
@@ -78,11 +78,11 @@ class TestFirstContact:
             ),
             (Served(struct.pack(">ii", 8, 77) + bytes(4)), f"{INVALID}Correlation IDs do not match: sent 1, recv 77"),
             (Served(), f"{NONE}it closed the connection"),
-            (Served(is_silent=True), LATE),
-            (Served(struct.pack(">i", 90 << 20), 0.02, b"x" * 1000), LATE),
+            (Served(is_silent=True), NOT_IN_TIME),
+            (Served(struct.pack(">i", 90 << 20), 0.02, b"x" * 1000), NOT_IN_TIME),
             (
                 Served(struct.pack(">i", 90 << 20), 0, b"x" * (1 << 20)),
-                f"{INVALID}Correlation IDs do not match: .*|{LATE}",
+                f"{INVALID}Correlation IDs do not match: .*|{NOT_IN_TIME}",
             ),
         ],
         ids=["http", "tls", "2 GB", "negative", "garbage", "other", "closed", "silent", "drip", "flood"],
@@ -90,7 +90,7 @@ class TestFirstContact:
     def test_a_failure_is_one_line_with_host_and_reason(
         self, served: Served, failure: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        if LATE in failure:
+        if NOT_IN_TIME in failure:
             monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_MS", 1_000)
         with serving(served) as address, bounded(), pytest.raises(KafkaUnavailable) as raised:
             KafkaClient(ClientSettings.load(address, None))
