@@ -93,21 +93,25 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
         raise Refused(refused[0])
 
 
-def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:
+def may_pass(error: KafkaException) -> bool:
+    """Returns whether the failed call may succeed if it is repeated."""
+    return bool(error.args[0].retriable()) or error.args[0].name() in _NO_BROKER
+
+
+def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any, patience_s: float = PATIENCE_S) -> Any:
     """Repeats `call`, such as init_transactions, until it succeeds, and returns its result. `call` gets a timeout after
     `arguments`.
 
     After a retriable error, and if no broker answers, the call is repeated; the repeated call continues the former
     call. If `stop` is set, raises Stopped instead of repeating the call. Raises KafkaException for any other error, and
-    for any error after PATIENCE_S.
+    for any error after `patience_s`.
     """
-    give_up = time.monotonic() + PATIENCE_S
+    give_up = time.monotonic() + patience_s
     while True:
         try:
             return call(*arguments, _TRY_S)
         except KafkaException as e:
-            may_pass = e.args[0].retriable() or e.args[0].name() in _NO_BROKER
-            if not may_pass or time.monotonic() > give_up:
+            if not may_pass(e) or time.monotonic() > give_up:
                 raise
         raise_if_stopped(stop)
 

@@ -10,12 +10,15 @@ from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
 from deploy.demo.workload.app import App, AppContext
 from deploy.demo.workload.bookkeeping import Participant
-from deploy.demo.workload.clients import PATIENCE_S, consumer, partition_count, raise_if_stopped, retry
+from deploy.demo.workload.clients import PATIENCE_S, consumer, may_pass, partition_count, raise_if_stopped, retry
 from deploy.demo.workload.plain_applications import ORDER_PARTITIONS, ORDERS
 
 SHIPMENTS = "shipments"
 OFFSETS = "__consumer_offsets"
 ABORT_RATE = 0.15
+OFFSETS_PATIENCE_S = 60.0
+"""Seconds after which an unanswered commit of offsets is given up: the coordinator then aborts the transaction
+anyway, by its timeout."""
 
 
 class NoOrders(Exception):
@@ -77,9 +80,10 @@ class Shipping(App):
                 if e.args[0].txn_requires_abort():
                     self.end(self.producer, self.example, commit=False)
                     return False
-                if not e.args[0].fatal() or time.monotonic() > give_up:
+                if not (e.args[0].fatal() or may_pass(e)) or time.monotonic() > give_up:
                     raise
-            # rarely the offsets get INVALID_TXN_STATE, which is fatal for a librdkafka producer: start a new one
+            # rarely, after a broker failure, the offsets get INVALID_TXN_STATE, which is fatal for a librdkafka
+            # producer, or no answer at all: start a new one, which aborts the transaction
             self.producer = self.start(self.example)
             self.book.aborted(self.example, "fenced")
 
@@ -88,7 +92,8 @@ class Shipping(App):
         self.begin(instance, self.example, [(shipments, b"ship " + (order.value() or b"")) for order in orders])
         shipped = [TopicPartition(o.topic(), o.partition(), o.offset() + 1) for o in orders]
         group = self._consumer.consumer_group_metadata()
-        retry(self.context.stop, instance.send_offsets_to_transaction, _last(shipped), group)
+        send_offsets = instance.send_offsets_to_transaction
+        retry(self.context.stop, send_offsets, _last(shipped), group, patience_s=OFFSETS_PATIENCE_S)
         self.book.began(self.example, [(OFFSETS, self._offsets_partition())])
 
     def _offsets_partition(self) -> int:

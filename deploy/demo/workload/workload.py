@@ -31,7 +31,7 @@ class Workload:
     runs on one cluster. `timeout_ms`: timeout of the transactions that the workload lets time out.
     """
 
-    def __init__(self, bootstrap: str, seed: int, *, prefix: str = "", timeout_ms: int = 1_000) -> None:
+    def __init__(self, bootstrap: str, seed: int, *, prefix: str = "", timeout_ms: int = 5_000) -> None:
         self._context = AppContext(bootstrap, seed, prefix, timeout_ms, threading.Event())
         self._failure: WorkloadError | None = None
         self.apps: tuple[App, ...] = ()

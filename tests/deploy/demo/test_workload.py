@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from deploy.demo.broker import Broker
+from deploy.demo.workload import shipping as shipping_app
 from deploy.demo.workload.app import AppContext
 from deploy.demo.workload.bookkeeping import Aborts, Book, WorkloadRecord, merged
 from deploy.demo.workload.clients import create_topics, partition_count, producer
@@ -164,46 +165,50 @@ class Dropped:
         raise KafkaException(KafkaError(KafkaError._STATE, "staged: no partition is assigned"))
 
 
-class DiesOnce:
-    """A producer whose commits of offsets fail with an error after which librdkafka refuses all further work."""
+class CommitsNoOffsets:
+    """A producer whose commits of offsets fail with `error`."""
 
-    def __init__(self, real: Producer) -> None:
-        self._real = real
+    def __init__(self, real: Producer, error: KafkaError) -> None:
+        self._real, self._error = real, error
 
     def send_offsets_to_transaction(self, *_arguments: Any) -> None:
-        raise KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, "staged", fatal=True))
+        raise KafkaException(self._error)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("producer_dies", [False, True])
-def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, producer_dies: bool) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        KafkaError(KafkaError.INVALID_TXN_STATE, "staged: the producer refuses further work", fatal=True),
+        KafkaError(KafkaError._TIMED_OUT, "staged: no answer", retriable=True),
+    ],
+    ids=["it works", "it dies", "no answer"],
+)
+def test_orders_of_a_dropped_consumer_are_shipped_later(
+    broker_431: Broker, monkeypatch: pytest.MonkeyPatch, error: KafkaError | None
+) -> None:
     """The group removes a consumer, because a broker failure is longer than the session timeout. The orders are shipped
-    even if the producer fails, too."""
+    even if the producer's commit of the offsets fails, too."""
+    monkeypatch.setattr(shipping_app, "OFFSETS_PATIENCE_S", 0.0)
     context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
     orders, shipping = Orders(context), Shipping(context)
     orders.step()
     read = shipping._read(ORDER_PARTITIONS)
-    if producer_dies:
-        shipping.producer = cast("Producer", DiesOnce(shipping.producer))
+    if error is not None:
+        shipping.producer = cast("Producer", CommitsNoOffsets(shipping.producer, error))
     shipping._consumer = Dropped(shipping._consumer)
     shipping._ship(read, commit=True)
     account = merged([shipping.book])[shipping.example]
-    assert (account.state, account.aborts) == ("CompleteAbort", Aborts(client=1, fenced=int(producer_dies)))
+    assert (account.state, account.aborts) == ("CompleteAbort", Aborts(client=1, fenced=int(error is not None)))
     again = Shipping(context)
     again.step()
     again.close()
     assert commits(merged([again.book])) == 1
-
-
-class AbortsOnce(DiesOnce):
-    """A producer whose commits of offsets fail with an error after which the transaction can only be aborted."""
-
-    def send_offsets_to_transaction(self, *_arguments: Any) -> None:
-        raise KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH, "staged", txn_requires_abort=True))
 
 
 @pytest.mark.broker
@@ -214,7 +219,8 @@ def test_orders_of_an_aborted_transaction_are_read_again(broker_431: Broker) -> 
     orders, shipping = Orders(context), Shipping(context)
     orders.step()
     read = shipping._read(ORDER_PARTITIONS)
-    real, shipping.producer = shipping.producer, cast("Producer", AbortsOnce(shipping.producer))
+    error = KafkaError(KafkaError.INVALID_PRODUCER_EPOCH, "staged", txn_requires_abort=True)
+    real, shipping.producer = shipping.producer, cast("Producer", CommitsNoOffsets(shipping.producer, error))
     shipping._ship(read, commit=True)
     shipping.producer = real
     again = shipping._read(ORDER_PARTITIONS)
