@@ -24,13 +24,14 @@ _ALL_CAUSES: Final = "none"
 
 
 class LastHour(NamedTuple):
-    """The transactions that ended in [from_ms, to_ms): whole minutes, at most an hour. A minute before counting began
-    is left out; the minute in which counting began is included, and may be counted only in part.
+    """The transactions that ended in [from_ms, to_ms): whole minutes, at most an hour. Minutes before counting began
+    are left out.
 
     A commit counts in the minute in which it was read, an abort in the minute of its record's timestamp. The two
     minutes differ while reading lags. If there are too many aborts to count them by cause, an abort counts, like a
     commit, in the minute in which it was read.
 
+    - `is_begun_late`: the first minute is counted only in part, because counting began within it.
     - `aborts`: for each minute, the number of aborts by the style of their cause.
     - `totals`: the total number of aborts by cause; None if there are too many aborts to count them by cause.
     - `outage`: the finding about ids that timed out together, if there is one.
@@ -38,6 +39,7 @@ class LastHour(NamedTuple):
 
     from_ms: int
     to_ms: int
+    is_begun_late: bool
     commits: Sequence[int]
     aborts: Sequence[Mapping[str, int]]
     totals: Sequence[tuple[Word, int]] | None
@@ -71,7 +73,12 @@ class LastHour(NamedTuple):
 
     @property
     def commits_text(self) -> str:
-        return f"between {min(self.commits):,} and {max(self.commits):,} commits a minute"
+        whole = self.commits[1:] if self.is_begun_late else self.commits
+        if not whole:
+            return f"{words.plural(self.committed, 'commit')} since counting began"
+        if min(whole) == max(whole):
+            return f"{words.plural(whole[0], 'commit')} a minute"
+        return f"between {min(whole):,} and {max(whole):,} commits a minute"
 
     @property
     def aborts_text(self) -> str:
@@ -101,7 +108,9 @@ def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
             numbers[word] += number
         totals = [(WORDS[cause], numbers[word]) for word, cause in COUNTED.items() if numbers[word] or word != "admin"]
     commits = [found[at].commits if at in found else 0 for at in times]
-    return LastHour(from_ms, to_ms, commits, aborts, totals, _outage(connection, cluster_id, from_ms))
+    return LastHour(
+        from_ms, to_ms, from_ms < since_ms, commits, aborts, totals, _outage(connection, cluster_id, from_ms)
+    )
 
 
 def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:

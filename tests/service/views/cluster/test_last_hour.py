@@ -52,6 +52,16 @@ def test_the_last_hour_begins_where_counting_began(url: str) -> None:
     assert hour.length_ms == 2 * MINUTE_MS
     assert hour.begins_ms == hour.to_ms - HOUR_MS
     assert (hour.commits, hour.missing) == ([0, 5], 58), "minutes that were not counted are not drawn"
+    assert hour.commits_text == "5 commits a minute", "the first minute is counted only in part"
+
+
+def test_a_minute_that_is_counted_in_part_has_no_rate(url: str) -> None:
+    cluster = empty_store(url, started_ms=NOW_MS - MINUTE_MS)
+    cluster.read([Id(b"a", commits=1)], now_ms=NOW_MS - MINUTE_MS)
+    cluster.read()
+    hour = known(cluster)
+    cluster.close()
+    assert (hour.commits, hour.commits_text) == ([1], "1 commit since counting began")
 
 
 def test_there_is_no_last_hour_before_a_minute_is_over(url: str) -> None:
