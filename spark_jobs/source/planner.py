@@ -137,8 +137,8 @@ class LogPlanner:
 
     def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
         """Fetches, every TRY_AGAIN_MS, a piece of each partition that could not be read. A partition stays unreadable
-        if the fetch fails, or does not begin within _TRY_TIMEOUT_MS. A partition that does not answer now, or has
-        nothing to read, counts as readable."""
+        if the fetch fails, or does not begin within _TRY_TIMEOUT_MS, or if the partition does not answer now. A
+        partition that has nothing to read counts as readable."""
         if self._unreadable is None or self._now_ms() - self._tried_at_ms < TRY_AGAIN_MS:
             return
         self._tried_at_ms = self._now_ms()
@@ -146,9 +146,9 @@ class LogPlanner:
         untried: dict[int, int] = {}
         failing: dict[int, int] = {}
         for p, offset in zip(self._unreadable.partitions, self._unreadable.offsets, strict=True):
-            if p not in seen.ends or positions[p].next_offset >= seen.ends[p]:
+            if (p in seen.ends and positions[p].next_offset >= seen.ends[p]) or p not in seen.layout.leaders:
                 continue
-            if time.monotonic() >= give_up:
+            if p not in seen.ends or time.monotonic() >= give_up:
                 untried[p] = offset
             elif not _can_fetch(client, seen.layout, p, offset):
                 failing[p] = offset

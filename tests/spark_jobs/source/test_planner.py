@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import ErrorText
+from service.domain.reasons.reason import Reason, parts
+from service.domain.reasons.unread import ErrorText, PartitionsUnreadable
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -16,7 +17,7 @@ from service.kafka.cluster import TopicLayout
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import planner as planning
-from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence, unanswered_reason
+from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence, observe_log, unanswered_reason
 from spark_jobs.source.planner import LogPlanner
 from tests.helpers.reasons import denied
 from tests.helpers.waiting import wait_until_equal
@@ -29,8 +30,8 @@ class Planned:
     def __init__(self, broker: Broker, name: str) -> None:
         self.broker, self.bootstrap, self.topic = broker, broker.bootstrap, name
         self._now_ms = 0
-        settings = ClientSettings.load(broker.bootstrap, None)
-        self.planner = LogPlanner(settings, name, {}, self._later)
+        self.settings = ClientSettings.load(broker.bootstrap, None)
+        self.planner = LogPlanner(self.settings, name, {}, self._later)
 
     def create(self, partitions: int) -> None:
         create_topic(self.bootstrap, self.topic, partitions)
@@ -51,6 +52,9 @@ class Planned:
 
         wait_until_equal(trouble, until, f"the reported error about {self.topic}")
         return reported
+
+    def pass_time(self, ms: int) -> None:
+        self._now_ms += ms
 
     def _later(self) -> int:
         self._now_ms += planning.LAYOUT_MAX_AGE_MS
@@ -110,6 +114,30 @@ def test_a_gap_is_kept_if_a_later_partition_does_not_answer(planned: Planned, mo
         before = planned.plan(until=ErrorText("broker 1 does not answer"))
     reported = gaps(before) | gaps(planned.plan())
     assert {p: gap.reason for p, gap in reported.items()} == {0: "recreated", 1: "recreated"}
+
+
+@pytest.mark.broker
+def test_an_unreadable_partition_stays_so_while_it_does_not_answer(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned.create(2)
+    planned.plan()
+    unreadable = PartitionsUnreadable(planned.topic, (0,), (0,), ErrorText("its records cannot be fetched"))
+    planned.planner = LogPlanner(planned.settings, planned.topic, {}, planned._later, unreadable)
+    planned.pass_time(planning.TRY_AGAIN_MS)
+
+    def asked(client: KafkaClient, layout: TopicLayout, now_ms: int) -> LogObservation:
+        seen = observe_log(client, layout, now_ms)
+        ends = {p: end for p, end in seen.ends.items() if p != 0}
+        starts = {p: start for p, start in seen.starts.items() if p != 0}
+        return replace(seen, starts=starts, ends=ends, unanswered={0: 6})  # NOT_LEADER_OR_FOLLOWER
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planning, "observe_log", asked)
+        plan = planned.planner.plan()
+    assert unreadable in parts(plan.trouble)
+    planned.pass_time(planning.TRY_AGAIN_MS)
+    assert planned.plan().keys() == {0, 1}, "it can be fetched from"
 
 
 def test_a_missing_permission_is_reported_in_the_words_of_the_client() -> None:
