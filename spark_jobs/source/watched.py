@@ -67,9 +67,9 @@ class Stretch:
     same high watermark.
 
     `after`: by partition of the transaction log, the oldest end requested after round `first` was over. `before`: the
-    newest ends received before round `last` began, in the form of `Rounds.before`; None while `last` may still be the
-    newest round. `after` and `before` keep these ends, because `Rounds` forgets them if a transaction stays open for
-    long, or a leader does not answer for long.
+    newest ends received before round `last` began, in the form of `Rounds.before`; None until a later round was seen.
+    `after` and `before` keep these ends, because `Rounds` forgets them if a transaction stays open for long, or a
+    leader does not answer for long.
     """
 
     high_watermark: int

@@ -32,7 +32,8 @@ class Round(NamedTuple):
     """The result of one round.
 
     - `how`: KILL or FREEZE.
-    - `gone_s`: seconds until the victims were gone, or None if no process noticed their freeze.
+    - `gone_s`: seconds from the harm until the victims had ended; None if they were frozen and thawed, and none of them
+      ended.
     - `stood_s`: the longest time in which some source was not read, or the service did not answer.
     """
 

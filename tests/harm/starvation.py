@@ -1,5 +1,5 @@
-"""Starves an application while healthy and hanging transactions run, and measures the age of its data and its
-recovery."""
+"""Takes processor time away from `txnscope watch` while healthy and hanging transactions run. Measures how old the
+data in the store become, and how soon they are up to date again afterwards."""
 
 from __future__ import annotations
 
