@@ -11,7 +11,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pyspark
 import pytest
 from sqlalchemy.util import _immutabledict_cy as compiled
 
@@ -25,12 +24,10 @@ from deploy.compose.left_out import (
     left_out_jars,
     remove_packages,
     share_libraries,
-    trim_jars,
 )
 from tests.helpers.paths import ROOT
+from tests.helpers.spark_cluster import SPARK, spark_of_the_image
 from tests.helpers.waiting import LIMIT_S
-
-SPARK = Path(pyspark.__file__).parent
 
 REHEARSAL = """
 import pathlib, sys
@@ -49,12 +46,7 @@ with scratch_folder() as scratch:
 @pytest.mark.in_turns
 def test_spark_runs_a_query_like_ours_on_the_jars_that_are_left(tmp_path: Path) -> None:
     """No archive of classes is used, so every class comes from a jar, and is verified."""
-    (tmp_path / "jars").mkdir()
-    for jar in (SPARK / "jars").glob("*.jar"):
-        (tmp_path / "jars" / jar.name).symlink_to(jar)
-    trim_jars(tmp_path / "jars")
-    (tmp_path / "bin").symlink_to(SPARK / "bin")
-    environment = os.environ | {"SPARK_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"SPARK_HOME": str(spark_of_the_image(tmp_path)), "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(
         [sys.executable, "-c", REHEARSAL], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S
     )

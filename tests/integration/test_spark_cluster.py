@@ -1,5 +1,5 @@
-"""Tests that the application gives the same results on an existing Spark cluster, whichever process of the cluster
-dies."""
+"""Tests the application on an existing Spark cluster. Counts stay exact when an executor and a worker die, and the log
+names missing executors and an unusable Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deploy.demo.broker import Broker
 from tests.conftest import MakeBroker
 from tests.helpers.brokers import on
 from tests.helpers.postgres import Postgres
-from tests.helpers.spark_cluster import spark_cluster
+from tests.helpers.spark_cluster import spark_cluster, spark_of_the_image
 from tests.helpers.waiting import wait_for
 from tests.integration.application import Ingest, running
 from tests.integration.kafka_tools import completed
@@ -25,14 +25,22 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 @on("4.3.1")
 def test_counts_stay_exact_when_an_executor_and_a_worker_are_killed(
-    version: str, make_broker: MakeBroker, broker_431: Broker, postgres: Postgres, tmp_path: Path
+    version: str,
+    make_broker: MakeBroker,
+    broker_431: Broker,
+    postgres: Postgres,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Application and executors have only the jars of the job's image."""
+    home = spark_of_the_image(tmp_path / "home")
+    monkeypatch.setenv("SPARK_HOME", str(home))
     broker = make_broker(version)
     create_topic(broker.bootstrap, "executed")
     names = [f"executed-{n}" for n in range(2)]
     with (
         postgres.database() as url,
-        spark_cluster(tmp_path / "spark", workers=2) as spark,
+        spark_cluster(tmp_path / "spark", workers=2, home=home) as spark,
         running(Ingest(broker.bootstrap, tmp_path, "--spark-master", spark.url, url=url)) as app,
     ):
         assert len(spark.executors()) == 2
