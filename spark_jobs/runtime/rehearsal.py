@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             spark.stop()
             jvm[0].stdin.close()  # type: ignore[union-attr]  # which ends the JVM
             jvm[0].wait(_END_S)
-    except (JavaNotFound, SparkFailed, OSError) as e:
+    except (JavaNotFound, SparkFailed, OSError, subprocess.TimeoutExpired) as e:
         log.error("Spark's classes are not archived, so Spark starts more slowly: %s", e)
         return 1
     if not half_done.exists():

@@ -1,5 +1,5 @@
 """The Spark session. By default it runs on two cores of this machine, with half a gigabyte of heap and no web
-interface; with another `Master` it runs on an existing cluster.
+interface; `Master` can name an existing cluster instead.
 
 Every setting was measured; the figures are in docs/benchmarks.md and docs/adr/0001. docs/adr/0009 explains the settings
 that keep the session alive on a starved machine, and those that keep its Python processes quiet.
@@ -57,9 +57,9 @@ NO_CONF: Final = Path(__file__).parent / "conf" / "none"
 path has files."""
 
 TASK_TRIES: Final = 2
-"""Maximum attempts at a task. When a worker dies, another worker runs the task again, and the query continues. A task
-that gets no answer from Kafka is repeated, too. This second attempt must be short, because the failure is reported only
-when the query ends."""
+"""Maximum attempts at a task, without a cluster. When a worker dies, another worker runs the task again, and the query
+continues. A task that gets no answer from Kafka is repeated, too. This second attempt must be short, because the
+failure is reported only when the query ends."""
 
 _PATIENCE_S: Final = 600
 """Timeout (s) of waits between Spark's own processes, in place of Spark's defaults (15 s and more), which end a healthy
@@ -202,7 +202,7 @@ def _everywhere(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
         f'-Dlog4j2.configurationFile="{LOGGING}"',
         *(f'"{option}"' for option in java_options),
     ]
-    fits = len(str(scratch)) <= _SOCKETS_FIT
+    fits = len(os.fsencode(scratch)) <= _SOCKETS_FIT
     return {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",

@@ -56,6 +56,13 @@ def test_a_cluster_keeps_its_own_timeouts_and_its_executors_their_folders(
     assert "spark.local.dir" not in there
 
 
+@pytest.mark.parametrize(("letter", "fits"), [("a", "true"), ("é", "false")])
+def test_python_is_reached_by_unix_sockets_if_their_paths_fit(letter: str, fits: str) -> None:
+    """Linux counts the bytes of a path."""
+    settings = _settings(Path("/" + letter * 40), Master(), ())
+    assert settings["spark.python.unix.domain.socket.enabled"] == fits
+
+
 def test_folders_of_dead_processes_are_removed_and_living_ones_stay(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -75,7 +82,7 @@ def test_folders_of_dead_processes_are_removed_and_living_ones_stay(
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns a scratch folder. The Python environment may get an archive of classes."""
+    """Returns a scratch folder. The Python environment has a folder for the archive of classes, but no archive."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     archived_classes(JAVA).parent.mkdir(parents=True)
     (tmp_path / "scratch").mkdir()
