@@ -60,7 +60,9 @@ class Watched(Program):
         start. Raises RuntimeError after `timeout_s`, or if the application ends."""
         with closing(self.rest()) as rest:
             while not self._is_read(rest, ids):
-                if not self.is_running or self.elapsed_s() > timeout_s:
+                if not self.is_running:
+                    raise RuntimeError("the application ended before the log was read:\n" + self.last_words())
+                if self.elapsed_s() > timeout_s:
                     raise RuntimeError(f"the log was not read within {timeout_s} s:\n" + self.last_words())
                 time.sleep(0.1)
             return self.elapsed_s()

@@ -10,8 +10,8 @@ _KAFKA = ", Kafka "
 _HEAD = """# Processes that are killed or frozen
 
 Written by `python -m tests.harm --report docs/killed-and-frozen.md` (part of `make soak`), on two cores, shared with
-the broker and the clients. Every process of `txnscope watch` is watched by another one, which notices when it dies or
-freezes ([why and how](adr/0009-progress-keeps-the-lease.md)).
+the broker and the clients. Every process of `txnscope watch` is watched by another one, which notices when it dies, or
+when its work stands still ([why and how](adr/0009-progress-keeps-the-lease.md)).
 
 - **Killed**: SIGKILL, as the kernel does it where memory runs out. **Frozen**: SIGSTOP, never continued.
 - **Standstill**: the longest time in which some source was not read, or the service did not answer.
@@ -21,8 +21,8 @@ freezes ([why and how](adr/0009-progress-keeps-the-lease.md)).
 
 
 def put(page: str, section: str) -> str:
-    """Returns the page with the new section, which replaces the section of the same title if there is one, also one
-    about another version of Kafka. Other sections stay as they are; the text above them is renewed."""
+    """Returns the page with the new section. The new section replaces a section of the same title, even if that section
+    is about another version of Kafka. Other sections stay as they are; the text above them is renewed."""
     sections = {_title(part): part for part in page.split(_SECTION)[1:]}
     sections[_title(section)] = section
     return _SECTION.join([_HEAD, *sections.values()])

@@ -137,7 +137,7 @@ def _told(records: Sequence[TriedVersion]) -> str:
 ## What goes wrong in the scenarios, and what txnscope reports
 
 The findings and the causes that a scenario waits for, in the words of the newest version that has them. If only some
-of the versions that run the scenario have them, these versions are named.
+of the versions on which the scenario passed have them, these versions are named.
 
 {_table(["scenario", "report"], [[_link(name), told] for name in _names(records) if (told := _told_of(name, records))])}
 """

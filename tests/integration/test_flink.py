@@ -44,8 +44,8 @@ AWAY_MS: Final = 10_000
 time."""
 
 ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_RUNNING})
-"""The kinds of findings that may occur. The recovery that comes too late leads to timeouts. On a slow machine, a
-transaction may be open for so long that it is reported."""
+"""The kinds of findings that can occur, besides CHURN. The recovery that comes too late leads to timeouts. On a slow
+machine, a transaction may be open for so long that it is reported."""
 
 STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}
 TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in STRATEGIES}
@@ -55,8 +55,8 @@ TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in ST
 class Seen(NamedTuple):
     """The results after the whole run.
 
-    - `makers`: the maker of each id whose transaction was open while the job was down.
-    - `named_early`: the comparison of applications at each time when the job was down.
+    - `makers`: the maker of each id whose transaction was open after a `halt` of the job.
+    - `named_early`: the comparison of applications after each `halt`.
     - `named`: the comparison at the end.
     """
 
@@ -171,7 +171,7 @@ def seen(
 _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 
 
-def test_the_staged_loss_is_the_only_finding(seen: Seen) -> None:
+def test_only_the_staged_loss_and_slowness_are_reported(seen: Seen) -> None:
     """On a slow machine, the job runs for many minutes, and may get one more finding: the information that Flink
     numbers its ids by checkpoint."""
     numbered = [one for one in seen.observations if one.kind is Kind.CHURN]

@@ -178,7 +178,7 @@ def test_commits_and_aborts_are_those_of_the_log(seen: Seen) -> None:
     assert counted.keys() == of_log.keys()
 
 
-def test_timeouts_are_those_that_the_coordinator_logs(seen: Seen) -> None:
+def test_timeouts_equal_the_log_and_cover_the_coordinators_lines(seen: Seen) -> None:
     counted = {
         name: ends.aborts[CauseCode.TIMEOUT] for name, ends in seen.counted.items() if CauseCode.TIMEOUT in ends.aborts
     }
