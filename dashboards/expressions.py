@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from service.metrics.catalogue import OF_CLUSTERS
 
 UP: Final = "up"
-"""The series that Prometheus itself writes for each scraped target. It has none of the labels of the service's
-metrics."""
+"""The series that Prometheus itself writes for each scraped target. It has only labels of the target, and none that the
+service sets, such as `cluster`."""
 
 _MATCHER: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(?:=~|!~|!=|=)"(?:[^"\\\n]|\\.)*"')
 _PART: Final = re.compile(
@@ -70,6 +70,7 @@ def parts(expr: str) -> Iterator[Part]:
 
 
 def label_of(matcher: str) -> str | None:
-    """Returns the label of a matcher such as `env="prod"`; None if Prometheus would not accept the matcher."""
+    """Returns the label of a matcher such as `env="prod"`. Returns None unless the text is a label, an operator and a
+    value in double quotes, without spaces between them."""
     found = _MATCHER.fullmatch(matcher)
     return found[1] if found else None

@@ -15,7 +15,7 @@ from service.metrics import catalogue
 _TOPIC: Final = 'topic=~"$topic"'
 _PLACE: Final = ("topic", "partition")
 _MOST: Final = 10
-"""Maximum number of partitions in a panel of lines. The panel shows the worst partitions."""
+"""Maximum number of partitions that a panel of lines shows for each point in time: the worst ones at that time."""
 
 
 def _of(metric: catalogue.Metric) -> str:

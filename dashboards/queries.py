@@ -21,7 +21,7 @@ CONFIRMED: Final = 'status="confirmed"'
 
 
 def selector(metric: Metric, *where: str, suffix: str = "") -> str:
-    """Returns a selector of `metric`. `where`: matchers in addition to the cluster's."""
+    """Returns a selector of `metric`. `where`: matchers in addition to CLUSTER and TARGET."""
     return f"{metric.name}{suffix}{{{','.join((CLUSTER, TARGET, *where))}}}"
 
 

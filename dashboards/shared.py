@@ -16,8 +16,8 @@ SERVICE: Final = "txnscope"
 """Value of the label `service` of every alert. Dashboards select alerts by this label, and draw them as annotations."""
 
 ANY: Final = 1
-"""Threshold for things that should not exist at all, such as a hanging transaction or a record that cannot be decoded.
-"""
+"""Threshold for things of which a single one is reported, such as a hanging transaction or a record that cannot be
+decoded."""
 
 LSO_STANDS_S: Final = 60
 LSO_STUCK_S: Final = 900
@@ -54,11 +54,13 @@ application fences many producers, but only once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0
-"""New producer ids of transactional.ids per second. A higher rate comes from applications that make up a
-transactional.id at every start."""
+"""The alert's condition: the transactional.ids get more than PRODUCER_IDS_PER_S new producer ids per second, over
+PRODUCER_IDS_WINDOW. The cause is applications that make up a transactional.id at every start, or Apache Flink jobs that
+number their ids by checkpoint."""
 
 EXPIRING_WITHIN: Final = "24h"
-"""A value of the label `within`: coordinators remove these ids within that time unless they are used."""
+"""A value of the label `within`. The metric counts the ids that coordinators remove within this time if the ids are not
+used."""
 
 EPOCH_WARN: Final = 30_000
 EPOCH_LAST: Final = 32_766
@@ -160,7 +162,7 @@ def not_judged() -> Panel:
 
 
 def what_hangs(width: int, *where: str) -> Panel:
-    """Returns the table of hanging transactions. `where`: matchers in addition to the cluster's."""
+    """Returns the table of hanging transactions. `where`: matchers in addition to those of clusters and targets."""
     return rows(
         "Hanging transactions",
         "The 50 confirmed hanging transactions that hang longest. Open the finding for evidence, the decision and the"

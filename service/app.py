@@ -83,8 +83,8 @@ def create_app(
     mcp: McpEndpoint | None = None,
 ) -> FastAPI:
     """Returns an ASGI application that reads the store. The application connects to nothing before the first request.
-    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer, or if this version
-    cannot read its tables.
+    Raises StoreError if the URL is no store. Requests that need the store are answered with 503 if the store does not
+    answer, or if this version cannot read its tables.
 
     - `clusters`: the clusters with brokers of their own; `kafka`: the brokers of all other clusters. The few requests
       that need Kafka answer 503 for a cluster without brokers. `remediation`: the clients that write markers; None: the
@@ -257,8 +257,8 @@ async def _beats(beat: Callable[[], None]) -> None:
 
 
 def _describe(app: FastAPI) -> None:
-    """Adds to the OpenAPI document what the framework leaves out: the schema of Problem, the meaning of an absent
-    parameter, and the access that each route needs."""
+    """Corrects the OpenAPI document of the framework. Adds the schema of Problem, and the credentials and refusals of
+    each route. Removes null from optional parameters, and the schemas that nothing refers to."""
     describe_routes = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -46,7 +46,8 @@ def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
 
 
 def control_of(batch: Batch) -> records.ControlRecord | None:
-    """Returns the record of a control batch; None if the record is broken, although the batch has a good checksum."""
+    """Returns the record of a control batch; None if compaction emptied the batch, or if the record is broken although
+    the batch has a good checksum."""
     try:
         return records.read_control(batch)
     except DecodeError:
@@ -54,8 +55,8 @@ def control_of(batch: Batch) -> records.ControlRecord | None:
 
 
 def piece_of(batch: Batch) -> BatchOffsets:
-    """Reduces the batch to the values from which an offset is explained. `marker` is None for data, for a marker of
-    unknown type, and for a marker that cannot be decoded."""
+    """Reduces the batch to the values from which an offset is explained. `marker` is None for data, for a control
+    record of another type, and for a control batch that compaction emptied or that cannot be decoded."""
     header = batch.header
     marker, at_ms = None, header.base_timestamp_ms
     if header.is_control:

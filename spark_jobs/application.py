@@ -71,7 +71,7 @@ PAUSE_S = 1.0
 
 class Application:
     """The application. `run` returns once `stopping` is set. If the application cannot begin, `run` raises
-    KafkaFailure, StoreError, JavaNotFound or SparkFailed; if it cannot continue, TooManyFailures."""
+    KafkaFailure, StoreError, JavaNotFound or SparkFailed; if it cannot continue, TooManyFailures or StoreError."""
 
     def __init__(
         self,
@@ -196,8 +196,8 @@ class Application:
                 self._stopping.wait(PAUSE_S)
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
-        """Renews the lease. Called only while every part that writes under the lease makes progress. Raises LeaseLost
-        if the lease is lost. If the store does not answer, only logs a line."""
+        """Renews the lease. Called only while the jobs and the judge make progress. Raises LeaseLost if the lease is
+        lost. If the store does not answer, only logs a line."""
         try:
             lease.renew(engine, held_lease, wall_clock_ms())
         except StoreUnavailable:

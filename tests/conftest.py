@@ -1,4 +1,4 @@
-"""Fixtures that several packages share: real servers, started once a session, and only if a test needs them."""
+"""Fixtures that several packages share, such as real servers. A server is started only if a test needs it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The alerts about hanging transactions. They page at once, because three confirmation steps have already confirmed
 each transaction.
 
-An alert fires until the service reports the end of the transaction, or has reported nothing for HELD (hold.py). The
-alerts have no label `source`, so that old data do not mute them (alertmanager.example.yml).
+An alert fires until the service reports the end of the transaction, the cluster counts as removed, or nothing was
+reported for HELD (hold.py). The alerts have no label `source`, so that old data do not mute them
+(alertmanager.example.yml).
 """
 
 from __future__ import annotations

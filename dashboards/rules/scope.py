@@ -42,7 +42,7 @@ class Scope(NamedTuple):
         return "".join(str(self._fit(part)) for part in parts(expr))
 
     def _fit(self, part: Part) -> Part:
-        # the mixin does the same in mixin/expressions.libsonnet; a test compares both
+        # the mixin does the same in mixin/fitting.libsonnet; a test compares both
         if isinstance(part, Selector):
             wanted = [one for one in self.matchers if part.has_cluster or label_of(one) != CLUSTER]
             own = (of_job(self.job),) if part.metric == UP else part.matchers

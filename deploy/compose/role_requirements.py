@@ -1,8 +1,8 @@
 """Prints the part of requirements.lock that an image or the demo needs, with hashes.
 
-`python role_requirements.py EXTRA…`, in the folder of the lock, prints what these extras need; `--group build` prints
-the packages that build the project. The lock lists, for each package, the packages that require it (`# via`), so no
-dependency has to be resolved again.
+`python role_requirements.py EXTRA…`, in the folder of the lock, prints what the project needs with these extras;
+`--group build` prints the packages that build the project. The lock lists, for each package, the packages that require
+it (`# via`), so no dependency has to be resolved again.
 """
 
 from __future__ import annotations

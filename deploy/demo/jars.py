@@ -37,7 +37,8 @@ IVY_SETTINGS = """<ivysettings>
 
 
 class JarsError(Exception):
-    """The jars cannot be downloaded, or differ from the pinned ones. The message is one line for people."""
+    """The jars are not pinned, cannot be downloaded, or differ from the pinned ones. The message is one line for
+    people."""
 
 
 class Module(NamedTuple):

@@ -76,8 +76,8 @@ def rest(apps: Sequence[App], finding: str) -> list[TourStop]:
 
 
 def stops(apps: Sequence[App], finding: str) -> list[TourStop]:
-    """Returns all paths of the tour. Each path answers 200 once all applications have done a first step and the service
-    has read their transactions."""
+    """Returns all paths of the tour. Each path answers 200 once all applications have done a first step, all scenarios
+    are produced, and the service has read their transactions."""
     return pages(apps, finding) + rest(apps, finding)
 
 

@@ -23,8 +23,8 @@ def cut(text: str, version: str, date: str) -> Cut:
     """Returns the changelog with a section for `version`, dated `date`, and a new empty section for the next changes.
     Also returns the notes of the new version. After a release candidate, the empty section is for the final version.
 
-    Raises ReleaseError if the first section is not unreleased, or announces a version other than `version`; if
-    `version` is not valid, or has a section already; or if the first section is empty and there was no release
+    Raises ReleaseError if the first section is not unreleased, or announces a version other than `final_of(version)`;
+    if `version` is not valid, or has a section already; or if the first section is empty and there was no release
     candidate.
     """
     final = final_of(version)

@@ -14,7 +14,7 @@ _ENDS_WITH: Final = 2_000
 
 
 class ReleaseError(Exception):
-    """The release cannot be made. The message is one line, or the output of the program that failed."""
+    """The release cannot be made. The message says why. If a program failed, the message has the end of its output."""
 
 
 def run(

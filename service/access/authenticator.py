@@ -62,7 +62,8 @@ class Authenticator:
 
     @property
     def may_write(self) -> bool:
-        """True if the service accepts any credentials. Without credentials, no request may change anything."""
+        """True if the service accepts credentials of at least one kind. Without credentials, no request may change
+        anything."""
         return self.is_on or bool(self._operators)
 
     @property
@@ -72,9 +73,9 @@ class Authenticator:
         return (*basic, 'Bearer realm="txnscope"')
 
     def known(self, header: str, now_s: float) -> Principal | None:
-        """Returns the principal if the credentials were found valid a short time ago, are a key in the newest read of
-        the store, or belong to an operator of the configuration. Else returns None: call `check`, which may read the
-        store, hash a password, or check a token."""
+        """Returns the principal if the credentials were found valid a short time ago, are a key that the last read of
+        the store returned (at most KEYS_READ_EVERY_S ago), or belong to an operator of the configuration. Else returns
+        None: call `check`, which reads the store, hashes a password, or checks a token if necessary."""
         given = _given(header)
         if given.scheme == _BASIC:
             pair = _pair(given.text)

@@ -94,7 +94,7 @@ def need_of(method: str, path: str) -> Need | None:
 
 
 def may_change(method: str, path: str) -> bool:
-    """Returns whether a request may change something."""
+    """Returns True if the request's method is not in READS, and its path is not MCP."""
     return method not in READS and path != MCP
 
 

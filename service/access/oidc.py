@@ -102,8 +102,8 @@ class Tokens:
         return Principal(name, frozenset().union(*found))
 
     def _keys(self) -> PyJWKClient:
-        """Returns the client for the issuer's keys. Asks the issuer for the address of the keys, unless the issuer has
-        reported it before. Raises PyJWTError."""
+        """Returns the client for the issuer's keys. Asks the issuer for the address of the keys, unless `jwks_url` is
+        set, or the issuer has reported the address before. Raises PyJWTError."""
         with self._finding:
             if self._client is None:
                 if time.monotonic() - self._asked_at_s < _ASK_AGAIN_S:

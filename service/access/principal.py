@@ -61,7 +61,8 @@ class Principal(NamedTuple):
 
 
 ANYBODY: Final = Principal("anybody", frozenset({Grant(Role.VIEWER)}))
-"""The sender of every request to a service without authentication: may read everything, and write nothing."""
+"""The sender of requests that only read, at a service without authentication: may read everything, and write nothing.
+"""
 
 
 def parse_grant(text: Any) -> Grant:

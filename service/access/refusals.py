@@ -88,7 +88,8 @@ class Refusals:
 
 
 EACH_S: Final = 0.5
-"""Seconds by which each wrong credential delays the next answers to wrong credentials from the same address."""
+"""Seconds by which each wrong credential delays its own answer, and the next answers to wrong credentials from the same
+address."""
 
 LONGEST_S: Final = 5.0
 """Longest delay of an answer, in seconds; requests that would wait longer are turned away at once."""
@@ -110,8 +111,8 @@ class Slowdown:
         return self._free_at.get(self._key(address), 0.0) - now_s > LONGEST_S - EACH_S
 
     def turn(self, address: str, now_s: float) -> float | None:
-        """Returns the seconds to wait before the answer to wrong credentials of the address, and counts them. Returns
-        None, and counts nothing, if the request is to be turned away at once."""
+        """Counts wrong credentials of the address, and returns the seconds to wait before the answer. Returns None, and
+        counts nothing, if the request is to be turned away at once."""
         if self.is_full(address, now_s):
             return None
         if len(self._free_at) >= _MOST_ADDRESSES:

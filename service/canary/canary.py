@@ -35,7 +35,7 @@ class Canary:
         self._thread.start()
 
     def stop(self) -> None:
-        """Makes the threads end soon. `join` waits until they have ended."""
+        """Makes the threads end soon. `join` waits for their end."""
         self._stopping.set()
 
     def join(self, within_s: float) -> None:

@@ -81,7 +81,7 @@ class LayoutWatch:
 
     def delete_records(self, layout: Layout) -> None:
         """Deletes the canary's records, except on partitions without a live leader. Raises KafkaUnavailable or
-        KafkaRefused. Does nothing before the first `read`."""
+        KafkaRefused. Does nothing before the first `read`, and if the last `read` failed other than by KafkaRefused."""
         if self._client is None:
             return
         leaders = {one.leader for one in layout.topic} & layout.brokers

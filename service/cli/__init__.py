@@ -1,4 +1,5 @@
-"""The command line `txnscope`: takes flags, returns an exit code. A failure is one line, never a traceback."""
+"""The command line `txnscope`: takes flags, returns an exit code. An expected failure is printed as one line, without a
+traceback."""
 
 from __future__ import annotations
 

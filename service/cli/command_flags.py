@@ -1,5 +1,5 @@
-"""The flags and arguments of single commands, beside those of settings. `service.cli.parser` names each function in
-COMMANDS."""
+"""The flags and arguments of single commands, beside those of settings. COMMANDS in `service.cli.parser` names the
+function of a command, if the command has one."""
 
 from __future__ import annotations
 

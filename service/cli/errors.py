@@ -12,9 +12,10 @@ FINE: Final = 0
 FOUND: Final = 1
 """The command found what it searches for: something hangs, or something cannot be seen."""
 USAGE: Final = 2
-"""A bad flag, file, URL or setting."""
+"""A bad flag, file, URL or setting, a store that cannot be used, or a request that the service refuses."""
 UNREACHABLE: Final = 3
-"""Kafka, the store or the service cannot be reached, the port to serve on is taken, or output cannot be written."""
+"""Kafka, the store, the service or a receiver cannot be reached, the port to serve on is taken, or output cannot be
+written."""
 PARTIAL: Final = 4
 """Nothing was found, but not everything could be judged."""
 

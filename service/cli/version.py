@@ -27,7 +27,8 @@ _GIT_PLACES: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 class PrintVersion(argparse.Action):
-    """Prints version and revision, and ends the process. Both are looked up only for this flag, because git is slow."""
+    """Prints version and revision, and ends the process. Looks them up when the flag is given, not before, because git
+    is slow."""
 
     def __call__(
         self,

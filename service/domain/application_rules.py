@@ -55,7 +55,8 @@ UNASSIGNED: Final = Assigned()
 
 
 class ApplicationRules(NamedTuple):
-    """The rules of the settings, in the order of the file. The first rule that fits an id counts."""
+    """The rules of the settings, in the order of the file. The first rule that names an application for an id
+    counts."""
 
     rules: tuple[ApplicationRule, ...] = ()
 

@@ -53,13 +53,13 @@ _SPRING = re.compile(r"(?P<base>.+)\.(?P<partition>0|[1-9][0-9]{0,4})", re.DOTAL
 
 _NEAR: Final = 4  # numbers before and after that of an id, among its siblings
 _POOL: Final = 4  # the ids that a pool uses most
-_NAMES: Final = 12  # of each further kind
+_NAMES: Final = 12  # possible ids of the leader, among the siblings of an id
 
 
 class Application(NamedTuple):
     """The maker of a transactional.id. `kind`: the framework; `name`: the application, as far as the id shows it;
     `task`: the application's task, subtask, thread or partition; `strategy`: the way in which the framework names its
-    ids. A field is None if its value is not known."""
+    ids. Each field except `kind` is None if its value is not known, or if there is none."""
 
     kind: Framework = Framework.UNKNOWN
     name: str | None = None
@@ -133,8 +133,7 @@ def sibling_names(name: str) -> tuple[str, ...]:
 
 def connect_task_prefix(name: str) -> str | None:
     """If `name` has the form both of a leader's id and of a source task's id (Kafka Connect), returns the prefix of the
-    ids of the leader's source tasks; else None. If an id with this prefix exists, `name` is recognised as a leader's
-    id."""
+    ids of the leader's source tasks; else None. Only the id of such a task shows that `name` is a leader's id."""
     is_either = name.startswith(_CONNECT) and _CONNECT_TASK.fullmatch(name) is not None
     return f"{name[len(_CONNECT) :]}-" if is_either else None
 
@@ -157,7 +156,7 @@ def application_of(
         return connect
     if flink is not None:
         sink = _flink(one, flink, others)
-        # the name of a group of workers may begin that of a job: by its name this may then be either
+        # the name fits Kafka Connect, too: only the strategy shows that the id is Flink's
         return sink if connect == NOTHING or sink.strategy is not None else NOTHING
     if streams := _STREAMS_TASK.fullmatch(one.name):
         return _streams_task(one, streams)

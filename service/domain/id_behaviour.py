@@ -30,7 +30,8 @@ class Behaviour(NamedTuple):
     """The use of an id, as far as it is known.
 
     - `inits`: the newest InitProducerIds, oldest first.
-    - `last_use_ms`: the end of its newest transaction, IN_USE while one is open, None if it never had one.
+    - `last_use_ms`: the update time of its newest record. IN_USE while a transaction is open, or while that record
+      cannot be decoded; None if the id never had a transaction.
     - `ends`: number of its transactions that ended; None if not known.
     - `was_cut`: its newest transaction was aborted by timeout or fence.
     """
@@ -59,7 +60,7 @@ def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
 
 _MOST_ENDS: Final = 3  # an id of INCREMENTING: its commit, and the aborts of attempts that failed
 _FEWEST: Final = 2
-_IDLE: Final = 10  # unused ids in a row, each numbered one higher, that prove INCREMENTING too
+_IDLE: Final = 10  # this many successive ids prove INCREMENTING, too, if none of them proves the contrary
 
 
 def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:

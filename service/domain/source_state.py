@@ -23,7 +23,7 @@ progress, because a lease needs this time to lapse."""
 
 COVERED_WITHIN_MS: Final = 30_000
 """Maximum age (ms) of the last answer of a partition that counts as covered, in metrics and on the pipeline page.
-Partitions are asked every second, but less often during a long batch of the first read."""
+Answers are stored about once a second, but less often during a long batch of the first read."""
 
 
 class SourceName(StrEnum):

@@ -61,7 +61,7 @@ def _operations(client: KafkaClient, node: int, topic: str) -> frozenset[str]:
 
 
 def _may_create(client: KafkaClient, node: int, topic: str) -> bool:
-    """Returns whether the principal may create the topic; the request is only validated (KIP-133)."""
+    """Returns whether the principal may create the topic; the request is only validated (KIP-108)."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )

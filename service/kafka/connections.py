@@ -51,8 +51,8 @@ _FOREIGN: Final = {0x48545450: "an HTTP server", 0x15030100: "a TLS listener", 0
 
 
 class ServerFailure(Exception):
-    """No bootstrap server answered. `cause`: the failure that explains most; `server`: the HOST:PORT at which it
-    occurred."""
+    """The client could not connect and learn the brokers from a bootstrap server. `cause`: the failure that explains
+    most; `server`: the HOST:PORT at which it occurred, "" if no server was asked."""
 
     def __init__(self, server: str, cause: Exception) -> None:
         super().__init__(server, cause)

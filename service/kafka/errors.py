@@ -50,7 +50,7 @@ class KafkaFailure(Exception):
 
 
 class KafkaUnavailable(KafkaFailure):
-    """No broker answers in time, or brokers answer only with transient errors: try again later."""
+    """Kafka gives no valid answer in time, or answers with an error that is no refusal: a later try may succeed."""
 
 
 class PartitionUnavailable(KafkaUnavailable):

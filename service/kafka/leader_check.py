@@ -63,8 +63,8 @@ class LeaderCheck:
         self._brokers: tuple[int, ...] = ()
         self._skipped_until_ms: dict[int, int] = {}
         self.unanswered_at_ms: int | None = None
-        """Time at which a broker was last found not to answer Metadata or DescribeProducers; None if every broker has
-        answered."""
+        """Time at which a broker was last found not to answer Metadata or DescribeProducers; None if that has not
+        happened."""
 
     def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
         """Returns the end offsets of the partitions that kept their leader. These offsets include records above the
@@ -83,7 +83,7 @@ class LeaderCheck:
 
     def observe(self, places: Collection[TopicPartition]) -> dict[TopicPartition, CheckedPartition]:
         """Returns the observations by partition; leaves out partitions whose leader changed, did not answer, or
-        answered with an error. Raises KafkaFailure."""
+        answered with an error. If only DescribeProducers is refused, `described` is False. Raises KafkaFailure."""
         topics = {topic for topic, _ in places}
         before = self._leaders(topics)
         asked_at_ms = self._now_ms()

@@ -1,4 +1,4 @@
-"""Reads all records of one transactional.id that are left in the transaction log, and finds the offsets that are
+"""Reads the records of one transactional.id in a range of a transaction log partition, and finds the offsets that are
 missing."""
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def id_history(
     """Returns the records of the id in [lo, hi) of a log partition. `listing`: the offsets of the records that list
     `place`.
 
-    `holes`: the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets without a record.
-    `unread`: the offsets of the id's records that cannot be decoded, and the offsets at which reading ended early, up
-    to `hi`: MAX_S had passed, no whole batch came, or the log ended. Raises KafkaUnavailable, KafkaRefused (READ on the
-    transaction log).
+    `holes`: the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets at which no record
+    with a readable key was found. `unread`: the offsets of the id's records that cannot be decoded. If reading ended
+    early (MAX_S had passed, no whole batch came, or the log ended), `unread` also has the offsets from there to `hi`.
+    Raises KafkaUnavailable, KafkaRefused (READ on the transaction log).
     """
     at = max(lo, hi - MAX_RECORDS)
     missing = [Range(0, at)] if at > 0 else []

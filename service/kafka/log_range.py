@@ -22,7 +22,7 @@ MAX_S: Final = 5.0
 
 
 class LogRange:
-    """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
+    """The batches that begin in [lo, hi) of a partition. Call `batches` at most once.
 
     `reached`: the offset up to which the range was read. `read_bytes`: the number of bytes fetched. `damaged`: the
     number of batches that could not be read. `is_whole`: False if a batch was damaged, if an offset was outside the

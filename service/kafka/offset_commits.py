@@ -3,7 +3,7 @@
 
 Kafka reports a group's pending offset only for a partition for which the group has committed an offset before. Apart
 from the transaction log, these keys are the only payload that txnscope decodes. They are decoded only for transactions
-that hold back an LSO.
+that hold back an LSO or have been open for a second (`blocking_entries`).
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class CommitsRead(NamedTuple):
 def read_commits(
     client: KafkaClient, partition: int, leader: Leader, searches: Mapping[int, SearchRange], hi: int
 ) -> CommitsRead:
-    """Reads batches from the lowest `lo` of all searches on. Stops when the newest batch of every transaction is found,
-    or at `hi`, after PASS_BYTES or after PASS_S. `searches`: by producer id; not empty.
+    """Reads batches from the lowest `lo` of all searches on. Stops at a batch that is newer than the newest batch of
+    every transaction if all of these have been found, or at `hi`, after PASS_BYTES or after PASS_S. `searches`: by
+    producer id; not empty.
 
     Raises KafkaUnavailable. Raises KafkaRefused without READ on the topic.
     """

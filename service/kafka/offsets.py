@@ -39,9 +39,10 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     """Returns the offset `which` (EARLIEST or LATEST) of every partition of the layout, by ListOffsets; asks all
     leaders at the same time.
 
-    Requests carry the leader epoch. So a broker that no longer leads, or a leader that does not know its high watermark
-    yet, returns an error for the partition (Partition.fetchOffsetForTimestamp). Raises KafkaRefused if any leader
-    refuses the whole request; KafkaUnavailable if a leader does not answer and no other leader returns an offset.
+    Requests carry the leader epoch, so a broker that no longer leads returns an error for the partition. Asked for the
+    high watermark, a leader that does not know it yet returns an error, too (Partition.fetchOffsetForTimestamp). Raises
+    KafkaRefused if any leader refuses the whole request; KafkaUnavailable if a leader does not answer and no other
+    leader returns an offset.
 
     `unreplicated`: LATEST is the log end offset, which may be above the high watermark. Kafka returns this offset to a
     debugging replica (ReplicaManager.fetchOffset).

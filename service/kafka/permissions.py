@@ -1,4 +1,4 @@
-"""Finds out what the principal may do, by requests about topics, ids and groups, some of which are made up. The
+"""Finds out what the principal may do, by requests about topics, ids and groups. Some of these names are invented. The
 requests write and create nothing."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Broker(NamedTuple):
 
 class Versions(NamedTuple):
     """Versions of a broker. `apis`: by key, the highest version of each API. `supported`: the highest level of each
-    feature. `finalized`: the level of each feature that is in force."""
+    feature. `finalized`: the level in force of each finalized feature."""
 
     apis: dict[int, int]
     supported: dict[str, int]

@@ -25,8 +25,8 @@ TIMEOUT_MS: Final = 2_000
 class ActiveProducer(NamedTuple):
     """One producer id in a partition's producer state, which also holds plain idempotent producers. `last_sequence`: -1
     if no batch of this epoch is kept. `last_timestamp_ms`: timestamp of the newest batch, by the producer's clock; a
-    marker has a timestamp by the coordinator's clock. `coordinator_epoch`: -1 if the leader knows no marker.
-    `transaction_start_offset`: -1 if no transaction is open."""
+    marker has a timestamp by the clock of the partition's leader. `coordinator_epoch`: -1 if the leader knows no
+    marker. `transaction_start_offset`: -1 if no transaction is open."""
 
     producer_id: int
     producer_epoch: int

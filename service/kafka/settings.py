@@ -32,8 +32,8 @@ _SECRET_OPTION: Final = re.compile(r"""(?i)(?:password|secret)\s*=(?!\s*(?:""|''
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file as written; the
-    variables of config providers (`${…}`) stay until a value is used. `file`: None if the settings were not read from a
-    file of this machine."""
+    variables of config providers (`${…}`) stay until a value is used (`portable` replaces them). `file`: None if the
+    settings were not read from a file of this machine."""
 
     bootstrap_servers: tuple[str, ...]
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -67,8 +67,8 @@ class ClientSettings:
 
     @property
     def has_secret(self) -> bool:
-        """True if the file itself contains a password, a client secret or a private key; a variable that stands for
-        such a value does not count."""
+        """True if the file itself contains a password, a client secret or a private key. The trust store's password
+        and variables that stand for such values do not count."""
         written = reading.without_variables(dict(self.properties))
         return any(
             (key in _SECRETS and value.strip()) or (key == keys.JAAS and _SECRET_OPTION.search(value))

@@ -92,8 +92,8 @@ def _words(value: str) -> list[str]:
 
 
 def _openssl_name(suite: str) -> str | None:
-    """Returns OpenSSL's name of a suite of TLSv1.2, such as ECDHE-RSA-AES256-GCM-SHA384; None for a suite of another
-    protocol, and for a suite with an outdated cipher, such as 3DES."""
+    """Returns OpenSSL's name of a suite of TLSv1.2, such as ECDHE-RSA-AES256-GCM-SHA384; None for a name that does not
+    match _SUITE, such as a suite of TLSv1.3 or a suite with 3DES."""
     found = _SUITE.fullmatch(suite)
     if found is None:
         return None

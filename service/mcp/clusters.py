@@ -11,10 +11,10 @@ from service.mcp.data import Fields, known, more, name, quoted
 from service.mcp.findings import gravest_findings
 
 CLUSTERS: Final = 5
-"""Number of clusters that an answer describes."""
+"""Maximum number of clusters that an answer describes."""
 FINDINGS: Final = 8
 FINDINGS_OF_MANY: Final = 2
-"""Number of findings of each cluster in an answer about several clusters."""
+"""Maximum number of findings of each cluster in an answer about several clusters."""
 _UNKNOWNS: Final = 5
 _READ: Final = 200
 _COUNTS: Final = ("hanging", "open")
@@ -22,7 +22,8 @@ _COUNTS: Final = ("hanging", "open")
 
 async def what_is_wrong(ask: Ask, cluster: str | None) -> Fields:
     """Returns the answer about the cluster. If `cluster` is None, the answer describes the CLUSTERS clusters with the
-    most hanging transactions, names as many others, and contains the number of the rest."""
+    most hanging transactions, names as many others, and contains the number of the rest. Reads at most _READ clusters;
+    all further clusters count as one."""
     if cluster is not None:
         return {"clusters": [await _cluster(ask, await ask("clusters", cluster), FINDINGS)]}
     page = await ask("clusters", limit=str(_READ))

@@ -15,7 +15,7 @@ NAME_BYTES: Final = 249
 """Maximum length (bytes of JSON) of a name that is shown whole: the maximum length of a topic's name in Kafka."""
 TEXT_BYTES: Final = 300
 NAMES: Final = 5
-"""Number of names that a list shows."""
+"""Maximum number of names that a list shows."""
 
 Fields = dict[str, Any]
 

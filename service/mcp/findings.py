@@ -20,8 +20,8 @@ Finding = Mapping[str, Any]
 
 
 class Place(NamedTuple):
-    """The sort key of a finding. `is_muted`: a mute is in force now. `heals`: a number for the outlook of the finding's
-    kind; findings that do not heal by themselves come first."""
+    """The sort key of a finding. `is_muted`: a mute is in force at the time of the data (`as_of`). `heals`: a number
+    for the outlook of the finding's kind; findings that do not heal by themselves come first."""
 
     is_muted: bool
     rank: int
@@ -69,8 +69,8 @@ def described(one: Finding) -> Fields:
 
 
 def _by_operator(one: Finding) -> Fields:
-    """Returns the commands that an operator may run for a hanging transaction; an empty mapping for a finding of
-    another kind."""
+    """Returns the commands that an operator can run for a hanging transaction; an empty mapping if there are none, or
+    for a finding of another kind."""
     is_legal = _LEGAL_TOPIC.fullmatch(one["subject"]["topic"] or "") is not None
     command = one["command"] if is_legal else None
     if one["kind"] != Kind.HANGING or (command is None and one["decision"] != Decided.COMMIT):

@@ -13,9 +13,9 @@ from service.mcp.data import Fields, known, more, name, quoted
 from service.mcp.findings import Finding, open_findings, shown
 
 PLACES: Final = 3
-"""Number of partitions that an answer describes."""
+"""Maximum number of partitions that an answer describes."""
 FINDINGS: Final = 3
-"""Number of findings about each partition."""
+"""Maximum number of findings about each partition."""
 _READ: Final = 200
 _BLOCKED: Final = frozenset(map(str, BLOCKED))
 _OF_GROUP: Final = ("partition", "relation", "confidence", "isolation_level", "observed_at")

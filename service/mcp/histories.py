@@ -13,7 +13,7 @@ from service.mcp.data import Fields, known, more, name
 from service.mcp.findings import open_findings, shown
 
 ROWS: Final = 15
-"""Number of rows of the timeline that an answer shows, the newest ones."""
+"""Maximum number of rows of the timeline that an answer shows: the newest ones."""
 FINDINGS: Final = 3
 _OF_ID: Final = ("state", "producer_id", "started_at", "last_updated_at", "state_since", "times_out_at", "expires_at")
 _MORE_OF_ID: Final = ("timeout_ms", "client_transaction_version", "last_outcome", "as_of")
@@ -48,8 +48,8 @@ def _row(one: Body) -> Fields:
 
 
 def _newest_abort(rows: Iterable[Body]) -> Fields:
-    """Returns the time and the cause of the newest abort, with an explanation; an empty mapping if there is no abort or
-    no explanation."""
+    """Returns the time and the cause of the newest abort in `rows` that has a cause, with an explanation; an empty
+    mapping if there is no such abort or no explanation."""
     for one in rows:
         if one["type"] == "transition" and one["to_state"] == NAMES[PREPARE_ABORT] and one["cause"] is not None:
             why = why_ended(one["cause"], one["confidence"])

@@ -20,7 +20,7 @@ from service.mcp.asking import Ask, answer_of, path_of
 from service.mcp.server import Context, create_server
 
 _MOST_BYTES: Final = 100_000
-"""Maximum size (bytes) of a request: three times the longest id (32,767 bytes)."""
+"""Maximum size (bytes) of a request: more than three times the longest id (32,767 bytes)."""
 
 
 class McpEndpoint:

@@ -66,8 +66,9 @@ def _run(run: Body) -> Fields:
 
 
 async def _partition(ask: Ask, cluster: str, topic: str, partition: int) -> Fields:
-    """Returns the offsets of the partition up to which read_committed consumers get records, and the time since which
-    the LSO is stalled. Returns an empty mapping if the partition is not watched."""
+    """Returns the LSO, the high watermark, the time since which the LSO is stalled, and the reason why the partition is
+    not judged. Returns an empty mapping if REST refuses the request, for example because the partition is not
+    watched."""
     try:
         seen = await ask("clusters", cluster, "partitions", topic, str(partition))
     except Refused:

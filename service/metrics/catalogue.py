@@ -1,5 +1,5 @@
 """Declares every metric of txnscope once: name, kind, meaning, labels. The metrics of the process (`process_…`) come
-from the library. Docs and dashboards may rely on these declarations."""
+from the library. Docs and dashboards rely on these declarations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Kind = Literal["gauge", "counter", "histogram"]
 class Metric(NamedTuple):
     """The declaration of a metric. `labels` come after `cluster`, which all metrics about a cluster have.
 
-    `many`: the metric has a series for each id, group or partition, of which a cluster may have thousands. The cap on
-    series cuts only such metrics.
+    `many`: the metric has a series for each id, application, finding, group or partition, of which a cluster may have
+    thousands. The cap on series cuts only such metrics.
     """
 
     name: str

@@ -43,8 +43,8 @@ class HttpMetrics:
         self._app, self._requests = app, requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Counts the request. An exception that reaches this middleware counts as 500, because the server answers it
-        with 500.
+        """Counts the request. An exception that reaches this middleware before the answer has begun counts as 500,
+        because the server answers it with 500.
         """
         if scope["type"] != "http":
             await self._app(scope, receive, send)

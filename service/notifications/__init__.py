@@ -1,1 +1,1 @@
-"""Delivers the events of findings in order: to receivers, from a stored position, and to any number of open streams."""
+"""Delivers the events of findings in order: to receivers, from a stored position, and to open streams."""

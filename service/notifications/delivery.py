@@ -1,8 +1,9 @@
 """Reads the next notifications of one receiver from the store, and writes back which of them the receiver has taken.
 
 The events of findings are the outbox. The judge writes an event in the database transaction that stores the finding.
-The store keeps each receiver's position in the events. Every 10 s the open findings are compared with those that the
-receiver knows. Events alone do not show that a mute has ended, or that a finding is older than the receiver.
+The store keeps each receiver's position in the events. While no new events come, the open findings are compared every
+10 s with those that the receiver knows. Events alone do not show that a mute has ended, or that a finding is older than
+the receiver.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ AT_ONCE: Final = 500
 
 class Batch(NamedTuple):
     """The next notifications of a receiver, from the events with numbers above `after` and up to `sequence`. `dropped`:
-    the number of events that the store no longer has. `is_all`: there are no later events."""
+    the number of events that are skipped, because the store no longer has all events after the receiver's position.
+    `is_all`: there are no later events."""
 
     notifications: tuple[Notification, ...]
     after: int

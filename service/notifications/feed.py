@@ -56,7 +56,8 @@ def start_after(connection: Connection, last: int | None) -> Start:
 
 class EventFeed(Generic[T]):
     """Gives the store's events to at most MOST_STREAMS streams of one event loop. `reading` opens a connection to the
-    store. `render` turns an event into the form that is sent; an event is rendered once for all streams."""
+    store. `render` turns an event into the form that is sent; an event is rendered once for all streams that are not
+    behind."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class EventFeed(Generic[T]):
             self._listening -= 1
 
     def close(self) -> None:
-        """Ends all streams. May be called by a signal handler of the loop's thread."""
+        """Ends all streams. A signal handler of the loop's thread can call it."""
         self._is_closed = True
         self._end_streams()
 

@@ -23,9 +23,10 @@ TEST: Final = "test"
 
 
 class Notification(NamedTuple):
-    """An event of a confirmed finding. `sequence`: the event's number in the store. `event`: a word of
-    service.domain.findings.lifecycle, MUTED, or TEST. `finding`: the finding's present state, which may be newer than
-    the event. `body`: the finding as REST shows it (JSON). `link`: the address of the finding's page."""
+    """An event of a confirmed finding. `sequence`: the event's number in the store or, for an event that is not in the
+    store, the receiver's position (0 for a test). `event`: a word of service.domain.findings.lifecycle, MUTED, or TEST.
+    `finding`: the finding's present state, which may be newer than the event. `body`: the finding as REST shows it
+    (JSON). `link`: the address of the finding's page."""
 
     sequence: int
     event: str
@@ -37,7 +38,8 @@ class Notification(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The notification's id: the same in each attempt at delivery, and different for each event of the finding."""
+        """The notification's id. For an event in the store, the id is the same in each attempt at delivery, and
+        different from the ids of other events."""
         return f"{self.finding.id}-{self.sequence}-{self.event}"
 
     def as_json(self) -> dict[str, Any]:
@@ -94,7 +96,8 @@ class Undelivered(Exception):
 class Receiver(ABC):
     """The base of receivers. A new kind of receiver is a subclass, and an entry in service.notifications.receivers.
 
-    - `repeats_every_s`: the interval at which the receiver wants the open findings that it knows again; None: never.
+    - `repeats_every_s`: the interval at which the open findings that the receiver knows are sent to it again; None:
+      never.
     - `gathers_s`: the shortest time between two messages. Later events are sent together in the next message. 0: no
       limit.
     """

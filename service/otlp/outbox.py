@@ -51,7 +51,8 @@ _Minute = tuple[int, CauseCode, int]
 class Batch(NamedTuple):
     """The next traces, from the position `after` to `position`. `taken`: the number of traces chosen so far, by
     (cluster, cause, minute in which transactions ended), for the newest minutes. `dropped`: by reason, the number of
-    traces that will never be sent (for DELETED an upper bound). `is_all`: no further trace can be sent now."""
+    traces that will never be sent (for DELETED an upper bound). `is_all`: no further trace can be sent now. In a
+    batch with traces of hanging transactions, `is_all` does not cover ends, because they were not read."""
 
     traces: tuple[Trace, ...]
     after: TracePosition

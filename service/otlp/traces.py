@@ -1,4 +1,4 @@
-"""Sends traces, in the order in which the store has them, each at least once."""
+"""Sends the traces of an outbox in order. A trace that is not dropped is sent at least once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ MOST_REFUSALS: Final = 3
 
 
 class TraceExport:
-    """Sends the traces of an outbox under a lease. If the endpoint refuses a request, its traces are sent one by one. A
-    trace that the endpoint refuses MOST_REFUSALS times, when sent alone, is dropped."""
+    """Sends the traces of an outbox under a lease. If the endpoint refuses a request with several traces, the next
+    request has one trace; each request that is taken doubles this number, up to AT_ONCE. A trace that the endpoint
+    refuses MOST_REFUSALS times, when sent alone, is dropped."""
 
     def __init__(self, outbox: TraceOutbox, sender: Sender, held: Lease, now_ms: Callable[[], int]) -> None:
         self._outbox, self._sender, self._held, self._now_ms = outbox, sender, held, now_ms

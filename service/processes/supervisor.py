@@ -71,7 +71,8 @@ class Pauses:
 class Supervisor:
     """Starts and watches children, from the main thread: `run` takes over SIGTERM and SIGINT while it runs.
 
-    `name` goes before the supervisor's own lines. Unless `is_piped`, children write to our stderr directly, unchanged.
+    `name` goes before the supervisor's own lines. Unless `is_piped`, children write directly to the supervisor's stdout
+    and stderr, unchanged.
     """
 
     def __init__(

@@ -67,9 +67,9 @@ Reading = Callable[[], AbstractContextManager[Connection]]
 def nobody_owns(
     entry: Entry, cluster_id: int, client: KafkaClient, bracket: LeaderCheck, reading: Reading
 ) -> Owner | None:
-    """Waits until the store has read the transaction log to its present end, then returns the id that wrote the entry
-    (None: no id has the producer id). Raises Refused if the owner cannot be determined, or if the owner's coordinator
-    will or may still end the entry. Raises KafkaFailure, StoreError."""
+    """Waits until the store has read, to their present ends, the log partitions that may contain the owner. Then
+    returns the id that wrote the entry (None: no id has the producer id). Raises Refused if the owner cannot be
+    determined, or if the owner's coordinator will or may still end the entry. Raises KafkaFailure, StoreError."""
     with reading() as connection:
         owner = _owner(connection, cluster_id, entry)
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}

@@ -33,7 +33,7 @@ _M_ARENA_MAX: Final = -8  # glibc, malloc.h
 
 
 def prepare() -> None:
-    """Tunes the interpreter and malloc of this process. Objects that exist now are never collected."""
+    """Tunes the interpreter and malloc of this process. The garbage collector ignores the objects that exist now."""
     # a garbage collection that includes the modules would now and then delay a request by 50 ms
     gc.collect()
     gc.freeze()

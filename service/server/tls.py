@@ -42,8 +42,8 @@ class TlsFiles(NamedTuple):
         return context
 
     def signature(self) -> tuple[tuple[int, int, int], ...] | None:
-        """Returns inode, time and size of each file, to detect that one of them has changed; None while a file is
-        missing or cannot be read."""
+        """Returns inode, time and size of each file, to detect that one of them has changed; None while a file cannot
+        be found."""
         try:
             found = [file.stat() for file in self if file is not None]
         except OSError:
@@ -52,7 +52,7 @@ class TlsFiles(NamedTuple):
 
 
 class TlsError(Exception):
-    """The files cannot be used; the message is one line that names one of them."""
+    """The files cannot be used; the message is one line that names the wrong file, or the certificate and its key."""
 
 
 class ReloadingTls:

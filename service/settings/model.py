@@ -232,8 +232,9 @@ class WatchedCluster(Watching):
 
 
 class Settings(Watching):
-    """Every setting. A field's name is also the variable (in capitals), the key in the file and, if the setting has
-    one, the flag (with dashes). A field without a repr may hold a secret: pydantic's errors do not show its value."""
+    """Every setting. A field's name is also the variable (TXNSCOPE_ and the name in capitals), the key in the file and,
+    if the setting has one, the flag (with dashes). A field without a repr may hold a secret: error messages do not show
+    its value."""
 
     cluster: ClusterName | None = None
     store: str = Field(default=DEFAULT_URL, min_length=1, repr=False)

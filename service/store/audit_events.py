@@ -124,7 +124,8 @@ _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """An operator's attempt to write a marker, or a dry run of it. `error`: one line; None if there was no error."""
+    """An operator's attempt to write a marker. `dry_run`: False in every attempt that this version records. `error`:
+    one line; None if there was no error."""
 
     at_ms: int
     finding_id: str
@@ -145,8 +146,8 @@ _A = audit.c
 
 
 def record_attempt(engine: Engine, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
-    """Adds the attempt to `audit`, and an event to `audit_events`. `address`: the sender's address. The caller needs no
-    lease, because the service writes attempts, too. Raises StoreUnavailable if nothing was written.
+    """Adds the attempt to `audit`, and an event to `audit_events`. `address`: the sender's address. The caller, a
+    service, needs no lease. Raises StoreError if nothing was written.
 
     When the function returns, the rows survive the end of this process; in a store that is a file, a power cut may
     still lose them.

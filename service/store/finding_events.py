@@ -41,8 +41,8 @@ def known_sequences(connection: Connection) -> tuple[int, int]:
 
 
 def events_after(connection: Connection, sequence: int, limit: int) -> list[FindingEvent]:
-    """Returns at most `limit` events after `sequence`, oldest first; none only if there are none. Leaves out events of
-    findings with values that only a newer version of txnscope knows."""
+    """Returns at most `limit` events after `sequence`, oldest first. Leaves out events of findings with values that
+    only a newer version of txnscope knows. Returns an empty list only if there is no other event after `sequence`."""
     while True:
         rows = connection.execute(_EVENTS, {"sequence": sequence, "limit": limit}).all()
         known = [

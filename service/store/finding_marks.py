@@ -21,7 +21,7 @@ from service.store.escaped_text import display_id, printable
 from service.store.schema import acknowledgements, mutes
 
 MOST: Final = 1_000
-"""Maximum number of a cluster's mutes that are in effect at the same time."""
+"""Maximum number of mutes that `read_mutes` returns by default."""
 
 _M = mutes.c
 

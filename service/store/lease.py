@@ -51,7 +51,8 @@ _RELEASE: Final = _IF_HELD.values(released=True)
 
 
 class Lease(NamedTuple):
-    """The right to write one cluster's data, until a driver takes the lease with a higher epoch."""
+    """A right that only one process has at a time, such as the right to write one cluster's data. It lasts until the
+    lease is released, or is taken with a higher epoch."""
 
     cluster_id: int
     owner: str

@@ -14,7 +14,7 @@ _R, _N = receivers.c, notified_findings.c
 
 
 class ReceiverState(NamedTuple):
-    """A receiver. `sequence`: the last event that it took. `delivered`: the number of notifications that it took.
+    """A receiver. `sequence`: its position in the events. `delivered`: the number of notifications that it took.
     `dropped`: the number of events that it will never get. `failed`: the number of failed attempts. `failing_since_ms`,
     `error`: None while deliveries succeed. `pending`: the number of newer events, some of which may cause no
     notification."""
@@ -39,7 +39,7 @@ def read_receivers(connection: Connection) -> list[ReceiverState]:
 
 
 def position_of(connection: Connection, name: str) -> int | None:
-    """Returns the sequence of the last event that the receiver took; None for an unknown receiver."""
+    """Returns the receiver's position: the sequence after which its next event comes; None for an unknown receiver."""
     return connection.scalar(select(_R.sequence).where(_R.name == name))
 
 

@@ -190,7 +190,7 @@ class Retention:
         return connection.execute(gone).rowcount == limit
 
     def _delete_expired_ids(self, connection: Connection, before_ms: int) -> bool:
-        """Deletes ids that expired before `before_ms`, and subtracts them from the number of ids in each state. Returns
+        """Deletes ids that expired before `before_ms`, and subtracts them from the numbers of expired ids. Returns
         whether the limit was reached.
 
         Keeps ids of open findings, ids that had a producer id with an open entry or an open finding, and ids of a

@@ -1,6 +1,5 @@
 """Decodes Kafka's bytes: record batches, compressed records, and keys and values of internal topics, as columns or one
 by one.
 
-Pure functions without I/O. The code that receives bytes imports this package: `service.kafka`, `spark_jobs`, `txnscope
-inspect`.
+Pure functions without I/O.
 """

@@ -105,7 +105,7 @@ CRC_FROM: Final = 21
 DELTA_AT: Final = 23
 MAGIC: Final = 2
 SMALLEST_LEGACY: Final = 14
-"""batchLength of an empty message of formats 0 and 1 (LegacyRecord.RECORD_OVERHEAD_V0)."""
+"""Smallest batchLength of formats 0 and 1: that of an empty message of format 0 (LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08

@@ -190,8 +190,9 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
     """Returns the records of all chunks, ordered by (chunk, offset).
 
     The scalar form decodes what the vector pass does not support: a whole chunk that is not ordinary
-    (`service.wire.locating`), or a single value. Such a value has an unknown version or status, tags on its array
-    elements, more than MOST_TOPICS topics or MOST_TAGS tags, or a number of more than LONGEST_VARINT bytes.
+    (`service.wire.locating`), or a single value. Such a value is malformed, or has an unknown version or status,
+    tags on its array elements, more than MOST_TOPICS topics or MOST_TAGS tags, or a number of more than LONGEST_VARINT
+    bytes.
     """
     walk = locating.locate(chunks)
     slow = {index: scalar.locate(chunks[index]) for index in np.flatnonzero(walk.needs_scalar).tolist()}

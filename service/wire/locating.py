@@ -1,8 +1,8 @@
 """Finds the batches and records of many chunks in one pass, and marks the chunks that are not ordinary.
 
-An ordinary chunk has uncompressed batches of format 2 with good checksums and rising offsets, and records without
-headers whose numbers have at most LONGEST_VARINT bytes. Control batches, empty batches and a partial tail are ordinary.
-`service.wire.scalar` reads any other chunk as a whole.
+An ordinary chunk has uncompressed batches of format 2 with good checksums and rising offsets. Its records have no
+headers, and no number of more than LONGEST_VARINT bytes. Control batches, empty batches and a partial tail are
+ordinary. `service.wire.scalar` reads any other chunk as a whole.
 """
 
 from __future__ import annotations

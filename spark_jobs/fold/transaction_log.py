@@ -29,7 +29,7 @@ class Runs(NamedTuple):
     another, in log order.
 
     `value` is the raw value of `last` if `last` leaves the transaction open and lists partitions, else null.
-    `ended_value` is the raw value of the record at `ended_offset`; null if no transaction ended.
+    `ended_value` is the raw value of the record at `ended_offset`; null if the run has no PrepareX with partitions.
     """
 
     partition: Array

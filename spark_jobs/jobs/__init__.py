@@ -1,2 +1,2 @@
-"""The three streaming queries. Each query begins at the store's positions, reads through Spark, and writes into the
-store."""
+"""The three streaming queries, which write into the store. The two queries that read logs begin at the store's
+positions."""

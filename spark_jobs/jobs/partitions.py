@@ -1,4 +1,4 @@
-"""The query that samples data partitions: it brings observations and reads through Spark into the store."""
+"""The query that samples data partitions, and writes observations and reads into the store."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
         return 0 if layout is None else partition_count(layout.leaders)
 
     def _layout(self, topic: str, coordinator: int, layouts: dict[str, TopicLayout | None]) -> TopicLayout | None:
-        """Returns the topic's layout; None if the topic does not exist. Asks the coordinator, because the topic's
-        leader may be unresponsive. Keeps each layout in `layouts`."""
+        """Returns the topic's layout; None if the topic does not exist. Asks the coordinator, because any other
+        broker may be unresponsive. Keeps each layout in `layouts`."""
         assert self._client is not None
         if topic not in layouts:
             layouts[topic] = topic_layout(self._client, topic, coordinator)

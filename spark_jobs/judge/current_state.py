@@ -35,9 +35,9 @@ from spark_jobs.judge.makers import Makers
 RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
 IDS_OF_EACH_KIND: Final = 7
-"""Maximum number of suspects among the ids of a round, and minimum number of places for idle ids. A round asks about at
-most IDS_AT_ONCE ids; stuck and open ids get the other places. Ids that were left behind have as many places of their
-own."""
+"""Maximum number of suspects among the ids of a round, and minimum number of places for idle ids; stuck and open ids
+get the other places. A round asks about at most IDS_AT_ONCE such ids, and about at most IDS_AT_ONCE ids that were left
+behind."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 

@@ -80,7 +80,7 @@ class EarlierCompletion(NamedTuple):
             if until_ms >= 0:
                 return self
             if owner.state in COMPLETE and owner.record.timestamp_ms > there_since_ms:
-                until_ms = min(owner.record.timestamp_ms, begun_ms)  # its clock may be ahead of ours
+                until_ms = min(owner.record.timestamp_ms, begun_ms)  # the coordinator's clock may be ahead
             if owner.state not in PREPARED:
                 return EarlierCompletion(until_ms)
             start_ms = owner.record.start_ms

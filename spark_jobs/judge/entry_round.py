@@ -30,7 +30,7 @@ class EntryRound(NamedTuple):
     - `owned`: the entries that a transaction will end.
     - `hanging`: the findings about hanging entries, by subject.
     - `findings`: the open findings about hanging entries, by subject.
-    - `has_log`: whether the transaction log can be read.
+    - `has_log`: whether `log_unread_reason` returns None.
     - `is_log_absent`: whether the brokers have no transaction log.
     """
 

@@ -35,8 +35,8 @@ _SETTLES_LATER_MS: Final = {CauseCode.TIMEOUT: TOGETHER_MS, CauseCode.INITIALIZE
 
 
 class EventObserver:
-    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new events, and counts the events that had
-    to be left out."""
+    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads new events, reads earlier events again if their
+    causes may have changed, and counts the events that had to be left out."""
 
     def __init__(self, cluster_id: int, applications: ApplicationRules = NO_RULES) -> None:
         self._cluster_id = cluster_id
@@ -55,9 +55,9 @@ class EventObserver:
 
     @property
     def unread(self) -> dict[Kind, int]:
-        """Returns, by kind of finding, the number of events that were dropped before a finding counted them. The number
-        is kept until QUIET_MS after the last dropped event, because a finding about this event would be open for that
-        long."""
+        """Returns, by kind of finding, the number of events that were not read, or were dropped before a finding
+        counted them. The number is kept until QUIET_MS after it last grew, because a finding about such an event would
+        be open for that long."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
         return {kind: 0 if is_over else self._unread[cause] for cause, kind in COUNTING.items()}
 

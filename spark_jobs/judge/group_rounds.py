@@ -14,7 +14,7 @@ CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
-"""Maximum number of groups that coordinators list, and maximum number of groups that commit offsets in open
+"""Maximum number of groups that are kept of those that coordinators list, and of those that commit offsets in open
 transactions. If there are more, the first in alphabetical order are kept."""
 
 SKIP_MS: Final = 10_000

@@ -1,4 +1,5 @@
-"""Runs the judge, which derives findings from the stored data, round by round. Only the judge writes findings."""
+"""Runs the judge, which derives findings from the stored data, round by round. Only the judge opens and ends
+findings."""
 
 from __future__ import annotations
 

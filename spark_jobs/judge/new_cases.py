@@ -49,8 +49,8 @@ def new_case(
 
 
 def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingCase:
-    """Returns the case of an entry that hung before a restart, and is not in the store now. How the entry ended is not
-    known yet."""
+    """Returns the case of an entry that hung before a restart, and for which `new_case` has made no case. It is not
+    known yet whether the entry has ended, or how."""
     subject = finding.subject
     start = subject.start_offset or 0
     entry = Entry(

@@ -77,7 +77,7 @@ class OpenEntryObserver:
         """The entries that were open in the last round, each with its relation: which transaction will end the entry,
         if any."""
         self.gaps: list[Observation] = []
-        """The coverage gaps of topics that may not be read, as of the last round."""
+        """The coverage gaps of topics that txnscope has no permission to read, as of the last round."""
         self._without_case = 0
         self.next_round_ms = 0
         """The earliest time (ms) at which the next confirmation step of an entry may be made. The next round should

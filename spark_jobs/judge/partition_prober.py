@@ -1,5 +1,5 @@
 """Observes partitions and the ends of the transaction log for the judge. Runs in a thread of its own: a slow broker
-delays only the observations that need this broker, and not the judge."""
+delays the answers, but not the judge."""
 
 from __future__ import annotations
 
@@ -64,8 +64,7 @@ class Questions:
 
 class CoordinatorAnswers(NamedTuple):
     """The coordinators' answers, requested at `asked_at_ms` and received by `answered_at_ms`. `by_producer_id`: the
-    owners; None for a producer id for which no coordinator has reported an owner. None does not prove that there is no
-    owner."""
+    owners; None for a producer id whose owner is not known. None does not prove that there is no owner."""
 
     asked_at_ms: int
     answered_at_ms: int
@@ -90,7 +89,7 @@ class Answers:
     - `ended`: by closed entry, the markers found after it.
     - `facts`: by open entry, the query and the facts.
     - `without_facts`: the open entries about which Kafka refuses to give facts.
-    - `broker_failure_at_ms`: the last time at which some broker did not answer.
+    - `broker_failure_at_ms`: the last time at which some broker did not answer Metadata or DescribeProducers.
     """
 
     log_asked_at_ms: int = -1

@@ -58,7 +58,7 @@ _Key = tuple[int, int, int]
 class _Progress:
     """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of the
     transaction's newest batch when the transaction was last read to its end; None before that. `behind_since_ms`: the
-    time since which some part is unread; None if no part is unread."""
+    time since which reads have left a part unread; None if the last read left no part unread."""
 
     reached: int
     behind_since_ms: int | None
@@ -88,9 +88,8 @@ class PendingOffsets:
     def read_more(
         self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], now_ms: int
     ) -> None:
-        """Reads the new batches of transactions that have written more since the last call. `entries`: all entries that
-        are known to be open on stalled partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the
-        leaders of these partitions."""
+        """Reads unread batches of the transactions, within the bounds. `entries`: the open entries to read (see
+        `blocking_entries`). Raises KafkaFailure if no broker reports the leaders of these partitions."""
         by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
         oldest, self.left_out = by_age[:MOST_TRANSACTIONS], len(by_age[MOST_TRANSACTIONS:])
         known = self._open

@@ -5,8 +5,8 @@ Such an entry is left over if a committed transaction's marker was skipped, or l
 on at once. Nothing hangs then: the marker of the present transaction also decides about the committed records, and an
 ABORT loses them.
 
-If an entry stays open, and its samples do not rule out committed records, the brokers are asked once whether the entry
-holds any. An entry that holds committed records is followed to its end.
+If an entry stays open, and its samples do not rule out committed records, the brokers are asked whether the entry holds
+any, once for each transaction of the owner. An entry that holds committed records is followed to its end.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class SharedFates:
         self, shown: Sequence[tuple[PartitionState, JudgedEntry]], context: Context, unread: int
     ) -> RoundResult:
         """Returns the round's result on entries that will end with a transaction to which they do not belong. `unread`:
-        the number of stalled partitions that were not read."""
+        the number of stalled partitions that were not read, or not read completely."""
         closing = [case for word in _CLOSING for case in cases_of(shown, word, context)]
         cases = [
             *cases_of(shown, RelationKind.ADOPTED, context),

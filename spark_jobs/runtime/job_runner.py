@@ -73,8 +73,8 @@ def run_jobs(
 
 
 class _SharedEnd:
-    """The signal that ends all jobs of a lease, with its cause. A single job that may not write any more sets the
-    signal."""
+    """The signal that ends all jobs of a lease. One job that cannot continue sets the signal. `failure`: the cause;
+    None if the process is to stop."""
 
     def __init__(self) -> None:
         self.ending = threading.Event()

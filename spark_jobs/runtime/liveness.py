@@ -36,15 +36,15 @@ JUDGE_S: Final = 120.0
 """Time limit (s) between two steps of the judge. A round over a large store takes seconds."""
 
 BACKGROUND_S: Final = 120.0
-"""Time limit (s) between two steps of a thread that sends requests to Kafka or deletes old rows."""
+"""Time limit (s) between two steps of a background thread, such as one that sends requests to Kafka."""
 
 END_S: Final = 20.0
 """Time limit (s) for stopping Spark. A frozen JVM never stops."""
 
 
 class StuckPart(NamedTuple):
-    """A part without progress. `idle_s`: the seconds since its last step, less the time in which the processes waited
-    for a busy processor."""
+    """A part without progress. `idle_s`: the seconds since its last step or start, less the time in which the processes
+    waited for a busy processor."""
 
     name: str
     idle_s: float

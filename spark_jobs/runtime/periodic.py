@@ -39,9 +39,9 @@ def repeated(
     When another thread sets `wake`, the next call comes at once, unless the previous call failed.
 
     The thread is a part of `liveness`; `Liveness.part` explains `limit_s` and `holds_lease`. A failure of `work` is
-    logged once, and `work` is called again after a pause. If the store or Kafka does not answer, the pause counts as
-    progress. After any other failure the pause does not count: a failure that lasts longer than `limit_s` ends the
-    process, which is then started again. LeaseLost ends the thread.
+    logged once, and `work` is called again after a pause. After a failure of Kafka, or if the store is unavailable, the
+    pause counts as progress. After any other failure the pause does not count: a failure that lasts longer than
+    `limit_s` ends the process, which is then started again. LeaseLost ends the thread.
     """
     stopping, wake = threading.Event(), wake or threading.Event()
     with liveness.part(name, limit_s, holds_lease=holds_lease) as part:

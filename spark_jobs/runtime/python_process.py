@@ -1,9 +1,9 @@
-"""Starts every Python process of Spark: the planners, and the daemons that fork the workers.
+"""Starts the Python processes of Spark: the planners and, without a cluster, the daemons that fork the workers.
 
 Spark runs this program in place of the interpreter (`PYSPARK_PYTHON`), as `… SERVER NAMES -m MODULE ARGUMENT…`. With a
-cluster, Spark starts the interpreter, which becomes this program (`session.planners_path`). The program has the server
-at the socket SERVER (`fork_server`) fork a process, and waits until that process ends. If no server answers, the
-program becomes the process itself. The process differs from `python -m` in four ways:
+cluster, Spark starts the interpreter; for a planner, the interpreter becomes this program (`session.planners_path`).
+The program has the server at the socket SERVER (`fork_server`) fork a process, and waits until that process ends. If no
+server answers, the program becomes the process itself. The process differs from `python -m` in four ways:
 
 - It connects to the JVM before it imports anything. The JVM waits ten seconds for the connection, then ends the query.
   No setting changes this limit, and on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).

@@ -73,7 +73,8 @@ class StoreSink(Generic[_Batch]):
             self._idle.set()
 
     def take_from(self, direct: DirectBatches) -> None:
-        """Starts a thread that stores the batches that the planner puts into `direct`, until `close` is called."""
+        """Starts a thread that stores the batches that the planner puts into `direct`, until `close` is called or
+        storing a batch fails."""
         self._direct = direct
         self._taking = threading.Thread(target=self._take_directs, name="direct batches", daemon=True)
         self._taking.start()

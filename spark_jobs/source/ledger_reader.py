@@ -1,4 +1,4 @@
-"""Reads the ranges of tailed partitions to their ends, in an executor. Only batch headers are decoded."""
+"""Reads the ranges of tailed partitions to their ends, in an executor. Only batch headers and markers are decoded."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ class LogObservation:
 
 
 def observe_log(client: KafkaClient, layout: TopicLayout, now_ms: int) -> LogObservation:
-    """Observes the logs of a topic: their ends first, then their starts. Raises KafkaUnavailable."""
+    """Observes the logs of a topic: their ends first, then their starts. Raises KafkaUnavailable or
+    KafkaRefused."""
     ends: Offsets = list_offsets(client, layout, LATEST)
     starts = list_offsets(client, layout, EARLIEST)
     answered = ends.found.keys() & starts.found.keys()
@@ -52,7 +53,7 @@ def divergence(client: KafkaClient, seen: LogObservation, partition: int, positi
     - The position is stale: the log is the same, but its older records must be read again to find the ids that are
       gone.
 
-    Raises KafkaUnavailable.
+    Raises KafkaUnavailable or KafkaRefused.
     """
     if seen.layout.topic_id != position.topic_id:
         return Gap(seen.starts[partition], max(position.next_offset, seen.starts[partition]), "recreated")
@@ -80,8 +81,9 @@ def unanswered_reason(seen: LogObservation) -> Reason | None:
 
 
 class LogPosition(NamedTuple):
-    """A position in a log: all records below `next_offset` of this generation are in the store. `leader_epoch`: the
-    leader's epoch as of the last range, even an empty one, or as of the first start; -1 if there was neither.
+    """A position in a log: all records below `next_offset` of this generation are in the store or in a planned batch.
+    `leader_epoch`: the leader's epoch as of the last range, even an empty one, or as of the first start; -1 if there
+    was neither.
 
     Records below `counted_from` update the state but no counter: they were written before counting began, or were
     counted already. `stale`: the log was read so long ago that tombstones written since then may have been compacted
@@ -96,8 +98,8 @@ class LogPosition(NamedTuple):
     stale: bool = False
 
     def restarted(self, topic_id: str, begin: int, gap: Gap) -> LogPosition:
-        """Returns the position from which to read a log again, in a new generation that begins at `begin`. The log
-        differs, from `gap.from_offset` on, from the log that was read."""
+        """Returns the position from which to read a log again, in a new generation that begins at `begin`. Records from
+        `gap.from_offset` on are counted."""
         return LogPosition(topic_id, self.generation + 1, begin, -1, gap.from_offset)
 
 

@@ -46,7 +46,7 @@ class SampleTask(InputPartition):
 
 class PartitionsReader(DataSourceStreamReader):
     """Reports a sample as soon as there is urgent news, and otherwise once a second. Samples without partitions to read
-    go to the driver without Spark, except one every THROUGH_SPARK_EVERY_S."""
+    go to the driver without Spark if `DirectBatches.may_take` returns True."""
 
     def __init__(self, options: dict[str, str]) -> None:
         settings = ReaderSettings.model_validate_json(options[OPTION])

@@ -66,7 +66,8 @@ def read_ranges(
     with_decisions: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yields rows of `fold.rows` for all of `ranges`. `with_decisions`: also rows of `transitions.decisions`. Raises
-    KafkaUnavailable after at most PATIENCE_S without progress, and KafkaRefused if READ on the topic is denied."""
+    KafkaUnavailable if no progress was made for too long (about PATIENCE_S, or less), and KafkaRefused if READ on the
+    topic is denied."""
     for some in split_by_size(ranges):
         reading = _LogRangeReader(settings, topic, some, history_prefixes, with_decisions=with_decisions)
         while reading.unfinished:

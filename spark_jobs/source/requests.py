@@ -1,4 +1,5 @@
-"""Sends the sampler's requests to the brokers, and divides the reads of stalled partitions among tasks."""
+"""Sends the requests of the sampler and of the ledger's planner to the brokers. Divides the reads of stalled partitions
+among tasks."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ class Listing(NamedTuple):
 
 
 class Brokers:
-    """The sampler's requests to a cluster. Every request may raise KafkaUnavailable. Every request except `listing` may
-    raise KafkaRefused."""
+    """The requests of the sampler and of the ledger's planner to a cluster. Every request may raise KafkaUnavailable.
+    Every request except `listing` may raise KafkaRefused."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings

@@ -60,8 +60,9 @@ class Planner(Protocol[Range]):
 
 
 class PlanningReader(DataSourceStreamReader, Generic[Range]):
-    """Plans a batch whenever there are new records, and otherwise at each heartbeat. The batches of heartbeats go to
-    the driver without Spark, except one every THROUGH_SPARK_EVERY_S. `poll_s`: the pause (s) between two plans."""
+    """Makes a batch whenever a plan has data (`BatchPlan.has_data`), and otherwise at each heartbeat. The batch of a
+    heartbeat goes to the driver without Spark if `DirectBatches.may_take` returns True. `poll_s`: the pause (s) between
+    two plans."""
 
     poll_s: ClassVar[float]
 
@@ -86,8 +87,8 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
         return {"plan": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Blocks until a plan is worth a micro-batch: until it has new records, or is a heartbeat that has to go
-        through Spark. Returns the number of the plan."""
+        """Blocks until a plan is worth a micro-batch: until it has data (`BatchPlan.has_data`), or is a heartbeat that
+        has to go through Spark. Returns the number of the plan."""
         if self._planner is None:
             self._planner = self.planner()
         while True:

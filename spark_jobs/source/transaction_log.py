@@ -48,7 +48,8 @@ def source_options(
     unreadable: PartitionsUnreadable | None = None,
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
-    `pulse`: a file that is touched to report progress. `unreadable`: the partitions that ended the previous query."""
+    `pulse`: a file that is touched to report progress. `unreadable`: the partitions whose failures ended earlier
+    queries."""
     return {
         **settings.option,
         "positions": log_identity.to_json(positions),

@@ -66,10 +66,10 @@ class Stretch:
     """The rounds `first` to `last`, in all of which the partition's leader, with the same leader epoch, reported the
     same high watermark.
 
-    `after`: by partition of the transaction log, the oldest end requested after round `first` was over. `before`: the
-    newest ends received before round `last` began, in the form of `Rounds.before`; None until a later round was seen.
-    `after` and `before` keep these ends, because `Rounds` forgets them if a transaction stays open for long, or a
-    leader does not answer for long.
+    `after`: by partition of the transaction log, the oldest end requested after round `first` was over. `before`: if
+    the leader did not answer the round after `last`, the newest ends received before round `last` began, in the form of
+    `Rounds.before`; otherwise None. `after` and `before` keep these ends, because `Rounds` forgets them if a
+    transaction stays open for long, or a leader does not answer for long.
     """
 
     high_watermark: int

@@ -16,7 +16,7 @@ from service.kafka.fetch import Fetched, PartitionFetch, fetch_many
 from spark_jobs.source.window import Key, Window, WindowCache
 
 SMALL: Final = 1 << 20
-"""Maximum number of bytes of one partition that are read to measure the data behind the LSO."""
+"""Approximate maximum number of bytes of one partition that are read to measure the data behind the LSO."""
 LARGE: Final = 8 << 20
 """The limit in place of SMALL if DescribeProducers failed, is denied, or is not known to the broker (before Kafka 2.8):
 then only the batches show the open transactions."""

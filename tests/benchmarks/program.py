@@ -90,7 +90,7 @@ class Program:
 
 @contextmanager
 def ingesting(bootstrap: str, store: str, cluster: str, *more: str, host: Host | None = None) -> Iterator[Program]:
-    """Runs `txnscope ingest` with `more` arguments, on `host` (default: this host). Kills it at the end of the
+    """Runs `txnscope ingest` with `more` arguments, on `host` (default: this host). Kills the command at the end of the
     block."""
     with TemporaryDirectory(prefix="txnscope-bench-", ignore_cleanup_errors=True) as folder:
         where = ["--bootstrap-servers", bootstrap, "--cluster", cluster, "--store", store]

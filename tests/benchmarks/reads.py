@@ -135,7 +135,7 @@ def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
 
 
 def _ask(client: Client, query: Query, change: Callable[[], None]) -> Times:
-    """Measures the query. Before each request, commits to the store, so that no answer comes from a cache."""
+    """Measures the query. Before each measured request, commits to the store, so that no answer comes from a cache."""
     rng = random.Random(3)
     for _ in range(WARM_UP):
         client.get(query.path(rng))

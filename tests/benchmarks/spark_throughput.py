@@ -52,7 +52,8 @@ def run(records: int = 5_000_000, ids: int = 1_000_000) -> list[Figure]:
 
 
 def measure(broker: BenchmarkBroker) -> list[Figure]:
-    """Measures both readers on the same topic, one after the other. The figures exclude the start of each reader."""
+    """Measures both readers on the same topic, one after the other. The compared rates exclude the start of each
+    reader."""
     rates = {tasks: _through_spark(broker.bootstrap, tasks) for tasks in TASKS}
     ours = rates[CORES]
     some = min(CONSOLE_RECORDS, sum(log_ends(broker.bootstrap).values()))

@@ -1,5 +1,5 @@
-"""Makes the commands that start the applications. Installs the packages that they need, and checks the packages against
-pinned checksums."""
+"""Makes the commands that start the applications. Fetches the packages that the applications need, except aiokafka, and
+checks these packages against pinned checksums."""
 
 from __future__ import annotations
 

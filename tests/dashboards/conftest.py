@@ -50,7 +50,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]
 
 @pytest.fixture(scope="session")
 def series(seeded: WithPartitions) -> Series:
-    """Returns the series on the metrics page that a service renders from the store."""
+    """Returns NOT_OURS, and the series on the metrics page that a service renders from the store."""
     with client_of(seeded.url) as client:
         exports = client.app.state.txnscope.metrics.exports  # type: ignore[attr-defined]
         exports.expect(Signal.METRICS)

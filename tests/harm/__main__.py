@@ -44,7 +44,7 @@ _TOPIC: Final = "harmed"
 
 
 def main() -> int:
-    """Returns the exit code: 0 if every section kept its limits and has exact counts, else 1."""
+    """Returns the exit code: 0 if the figures of every section are good (see `_sections`), else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.harm", description=__doc__)
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0], help="of Kafka")
     parser.add_argument("--when", choices=WHEN, nargs="*", default=list(WHEN))
@@ -69,8 +69,9 @@ def main() -> int:
 
 
 def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, bool]]:
-    """Yields each section of the page as soon as its figures are measured, and whether the section kept its limits and
-    has exact counts."""
+    """Yields each section of the page as soon as its figures are measured, and whether its figures are good: the limits
+    are kept, the counts are exact, and the log has no tracebacks or, under starvation, nothing was restarted and no
+    finding is wrong."""
     for when, how in product(options.when, options.how):
         with TemporaryDirectory(prefix="txnscope-harm-") as directory:
             measure = _during_first_reads if when == FIRST_READ else _amid

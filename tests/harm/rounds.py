@@ -32,8 +32,8 @@ class Round(NamedTuple):
     """The result of one round.
 
     - `how`: KILL or FREEZE.
-    - `gone_s`: seconds from the harm until the victims had ended; None if they were frozen and thawed, and none of them
-      ended.
+    - `gone_s`: seconds from the harm until all victims had ended; None if a victim had not ended by the end of the
+      round.
     - `stood_s`: the longest time in which some source was not read, or the service did not answer.
     """
 

@@ -149,7 +149,8 @@ def second_listener(
 
 
 class Cluster:
-    """Three brokers, each also a controller: `with Cluster("4.3.1", directory) as cluster`. One broker may fail.
+    """Three brokers, each also a controller: `with Cluster("4.3.1", directory) as cluster`. The cluster works while one
+    broker is down.
 
     By default, each partition of the transaction log has a replica on every broker. `properties` adds settings, or
     overrides the default ones.

@@ -33,7 +33,7 @@ def store_canary(
     at_ms: int = NOW_MS,
     is_running: bool = True,
 ) -> None:
-    """Stores a canary with these coordinators, which reported at `at_ms`."""
+    """Stores a canary with these coordinators. The canary last reported at `at_ms`."""
     with cluster.engine.begin() as connection:
         canary.begin(connection, cluster.id, "txnscope-canary", EVERY_MS, at_ms)
         for one in some:

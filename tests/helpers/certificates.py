@@ -38,15 +38,15 @@ class Authority:
         )  # fmt: skip
 
     def issue(self, name: str, *, life: timedelta = timedelta(days=1), key_password: str | None = None) -> Path:
-        """Returns a file with the key and the certificate of `name`, in the form of Java's PEM stores. Servers at
-        localhost and 127.0.0.1 may use the certificate, too.
+        """Returns a file with the key and the certificate of `name`, in the form of Java's PEM stores. The
+        certificate is also valid for servers at localhost and 127.0.0.1.
 
         `life` counts from now on; if it is negative, the certificate has expired. `key_password` encrypts the key.
         """
         key, request, certificate, both = (self._directory / f"{name}.{end}" for end in ("key", "csr", "crt", "pem"))
         unlocked = [] if key_password is None else ["-passin", f"pass:{key_password}"]
         _openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", key)
-        if key_password is not None:  # Kafka on Java 17 knows only OpenSSL's ciphers for PKCS 12
+        if key_password is not None:  # Kafka on Java 17 cannot read OpenSSL's default cipher
             locked = ["-v1", "PBE-SHA1-3DES", "-passout", f"pass:{key_password}"]
             _openssl("pkcs8", "-topk8", "-in", key, *locked, "-out", key.with_suffix(".new"))
             key.with_suffix(".new").replace(key)

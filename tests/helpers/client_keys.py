@@ -109,7 +109,7 @@ def outcome(key: str, value: str) -> Outcome:
 
 
 def _printed(version: str, client: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the keys of a client, each with its closed set of values (sorted; empty if any value is allowed)."""
+    """Yields the keys of a client, each with its closed set of values (sorted; empty if the set is not closed)."""
     command = [find_java(os.environ).command, "-XX:TieredStopAtLevel=1", "-cp", f"{fetch(version)}/*"]
     page = subprocess.run(
         [*command, f"org.apache.kafka.clients.{CLIENTS[client]}"], capture_output=True, text=True, check=True

@@ -1,7 +1,7 @@
 """A proxy that changes the answers of a real broker, so that clients see a broker without `__transaction_state`.
 
 Such brokers speak Kafka's protocol. These differences were observed on them (redpanda-data/redpanda #11949, #12116,
-#17827, and its handlers of these requests): Metadata has no such topic; ApiVersions has no features and older versions;
+#17827, and its handlers of these requests): Metadata has no such topic; ApiVersions has lower versions and no features;
 ListTransactions fails before the first use, or omits open transactions; DescribeProducers returns the time since the
 broker's start in place of a timestamp, and no coordinator epoch; DescribeTransactions returns no start time, and may
 return PrepareCommit forever.

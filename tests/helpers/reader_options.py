@@ -1,4 +1,4 @@
-"""Converts client settings to text and back, as Spark does when it passes them to its readers."""
+"""Converts client settings to the text that Spark passes to its readers, and back."""
 
 from __future__ import annotations
 

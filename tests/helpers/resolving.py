@@ -1,4 +1,4 @@
-"""Runs a service that may end hanging transactions. The service's store has one hanging transaction. A test sets the
+"""Runs a service that can end hanging transactions. The service's store has one hanging transaction. A test sets the
 answers of the service's brokers."""
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ EPOCH, COORDINATOR_EPOCH = 3, 6
 KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 PLACE: Final = ("orders", 0)
 FENCED: Final = Id(b"pay", COMPLETE_ABORT, producer_id=PID, producer_epoch=EPOCH + 1)
-"""The id that wrote the entry. Its epoch is newer now, so no producer can write under the entry's epoch."""
+"""The id of the hanging transaction. Its epoch is higher now, so no producer can write under the transaction's
+epoch."""
 
 
 class Sent(NamedTuple):

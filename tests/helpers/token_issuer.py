@@ -1,4 +1,4 @@
-"""Runs an OAuth server on loopback. The server issues tokens for client credentials. It also writes the public keys
+"""Runs an OAuth server on loopback. The server issues tokens for client credentials. It also writes the public key
 with which brokers verify the tokens."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waits for events. A test waits for an event, never for a time, so that the speed of the machine does not matter. By
+"""Waits for events, and not for fixed times, so that the speed of the machine does not matter. By
 default, all waits have the same time limit, which only a hang reaches. At the limit, the failure names the event and
 shows the last observation."""
 

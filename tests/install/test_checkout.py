@@ -1,4 +1,5 @@
-"""Runs the commands of docs/install/checkout.md in the environment of the tests, which `make venv` made."""
+"""Runs the commands of docs/install/checkout.md, except the installation, in the environment of the tests, which
+`make venv` made."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class Ingest:
         before = self.counts()
 
         def still() -> list[str]:
-            """Returns the ids without further commits, or that the store does not have."""
+            """Returns the ids without a further commit, including ids that the store does not have."""
             self.is_running()
             now = self.counts()
             return [name for name in names if now.get(name, (0, 0))[0] <= before.get(name, (0, 0))[0]]
@@ -283,8 +283,8 @@ def _offsets(bootstrap: str, which: int) -> dict[int, int]:
 
 @contextmanager
 def running(app: AnyIngest) -> Iterator[AnyIngest]:
-    """Runs the application, and the block once the first start is complete. At the end, stops the application, unless
-    it has ended already, and checks that its exit code is 0."""
+    """Runs the application, and the block once the first start is complete. At the end, if the application
+    still runs, stops it and checks that its exit code is 0."""
     app.start()
     try:
         app.wait_until_counting()

@@ -1,4 +1,4 @@
-"""Runs a broker with the whole application, and returns the causes that the store has for the records of an id."""
+"""Runs the whole application on a broker, and returns the causes that the store has for the records of an id."""
 
 from __future__ import annotations
 

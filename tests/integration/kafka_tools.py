@@ -17,7 +17,7 @@ CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 class Printed(NamedTuple):
-    """A record of an id as Kafka prints it: the number of its state, the number of its partitions, and its times."""
+    """A record of an id as Kafka prints it: the code of its state, the count of its partitions, and its times."""
 
     state: int
     partitions: int

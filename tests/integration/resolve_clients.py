@@ -36,7 +36,7 @@ KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 
 
 class ResolveClients(NamedTuple):
-    """Clients of services that may end a transaction. `rest` and `replica` send requests to two services. `cli` uses a
+    """Clients of services that can end a transaction. `rest` and `replica` send requests to two services. `cli` uses a
     third service, which listens at `url`. `key_file` has the key of the operator ann."""
 
     lab: HangLab

@@ -84,8 +84,8 @@ def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
 
 
 def assert_the_same_ends_everywhere(app: Ingest, names: list[str]) -> None:
-    """Asserts that the row, the counts by minute and the history of each id have the same numbers of commits and
-    aborts. Expects that clients caused all aborts."""
+    """Asserts that the row and the counts by minute of each id have the same numbers of commits and aborts, and that
+    the history of the id has the same number of aborts. Expects that clients caused all aborts."""
     rows = {r.transactional_id.decode(): r for r in app.rows(transactional_ids)}
     minutes, aborts = Counter[tuple[str, str]](), Counter[str]()
     for minute in app.rows(id_minutes):

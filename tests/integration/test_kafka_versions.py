@@ -134,7 +134,8 @@ def _joins(bootstrap: str, reported: Versions) -> bool:
 
 def _tool_finds_and_aborts(broker: Broker, connection: Connection) -> bool:
     """Lets Kafka's own tool find a hanging transaction, and end it with the command that findings advise. Returns True.
-    Raises AssertionError if the tool fails."""
+    Raises AssertionError if the transaction is not found or does not end. Raises CalledProcessError or TimeoutExpired
+    if a command of the tool fails."""
     producer = old_producer(connection, "found")
     producer.add("tried", 2)
     producer.produce("tried", 2, [b"in time"])

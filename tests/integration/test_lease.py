@@ -1,5 +1,5 @@
 """Tests of two applications for one cluster, on hosts whose clocks differ by an hour. One application writes, and the
-other one is the standby. The standby takes over when the writing application fails in any way."""
+other one is the standby. The standby takes over when the writing application is killed, frozen or stuck."""
 
 from __future__ import annotations
 

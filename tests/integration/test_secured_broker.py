@@ -1,4 +1,4 @@
-"""Tests that the application keeps reading from a broker with login over TLS while the password is changed."""
+"""Tests that the application uses a changed password without a restart, on a broker with login over TLS."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SCENARIOS: Final = (
     "test_truth",
     "test_partitions_source",
 )
-"""Modules of tests/integration whose tests run on every version."""
+"""Modules of tests/integration that the matrix runs on every version."""
 
 
 def main() -> int:

@@ -24,8 +24,8 @@ RECORD: Final = "TXNSCOPE_TEST_RECORD"
 ABILITIES: Final = "abilities"
 SEEN: Final = "seen"
 CAUSE: Final = "cause"
-"""The kind of a line about an abort. The line has the cause of the abort, and the confidence. A line about a finding
-has the kind of the finding."""
+"""The kind of a line about a cause. The line has the cause of a row of an id's history, and the confidence. A line
+about a finding has the kind of the finding."""
 
 _TOLD: Final = "told"
 _WORST_FIRST: Final = ("failed", "skipped", "passed")

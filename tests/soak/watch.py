@@ -30,7 +30,7 @@ Place = tuple[str, int]
 class Sample(NamedTuple):
     """One sample of the answers.
 
-    - `as_of_s`: the time of the data in the answers; 0 without an answer.
+    - `as_of_s`: the time of the data in the answers; 0 without an answer or without data.
     - `lit`: the number of judged partitions whose leader is up.
     - `dark`: the other partitions whose leader is up, each with the reason.
     - `unknown`: the number of unknown partitions in the answer about the cluster; -1 without an answer.

@@ -64,7 +64,7 @@ def newest_tag() -> str | None:
 
 def present(folder: Path, *, adds: bool) -> Revision:
     """Returns a copy of this checkout, with the packages of this environment. With `adds`, the copy has one more,
-    made-up revision of the store, which adds a table, an index, and columns in every table."""
+    made-up revision of the store, which adds a table, an index, and columns (`add_made_up_revision`)."""
     for name in ("service", "spark_jobs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     if adds:

@@ -73,8 +73,8 @@ class Ends(NamedTuple):
 class Result(NamedTuple):
     """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: the injected hanging
     transaction has the only such finding, which is still the same and open. `lost`: ids of the findings of lost records
-    and torn transactions. `migrations_s`: by revision, the duration of its last `txnscope migrate` in seconds, and the
-    number of starts."""
+    and torn transactions. `migrations_s`: by revision, the seconds that its last migration took, and how often
+    `txnscope migrate` was started for this migration."""
 
     polled: Polled
     ends: Ends

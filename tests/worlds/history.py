@@ -29,7 +29,7 @@ UNLISTED: Final = "written by a transaction that does not list the partition"
 
 
 class Wrong(AssertionError):
-    """Raised for a verdict that would do harm."""
+    """Raised for a verdict that would do harm, for a decision that flips, and for a false hang."""
 
 
 @dataclass(slots=True)
@@ -43,8 +43,8 @@ class Tally:
 
 @dataclass(slots=True)
 class Run:
-    """One history. `zombies` has the aborted transactions, of which a batch may still arrive. `decided` has the last
-    decision on each entry, by producer id and start offset."""
+    """One history. `zombies` has the transactions that the client aborted; a batch of them may still arrive. `decided`
+    has the last decision on each entry, by producer id and start offset."""
 
     cluster: Cluster
     observer: Observer
@@ -242,7 +242,7 @@ class Run:
 
     def check(self, batches: list[Batch], decision: str, said: object) -> bool:
         """Checks the decision. If the decision is new, counts it and returns True. Raises Wrong, with the text of
-        `said`, if the decision would do harm."""
+        `said`, if the decision would do harm or flips."""
         self.refuse_harm(batches, decision, said)
         key = batches[0].producer_id, batches[0].offset
         if self.decided.get(key) == decision:

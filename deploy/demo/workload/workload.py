@@ -20,7 +20,8 @@ JOIN_S = 2.0
 
 
 class WorkloadError(Exception):
-    """An application of the workload failed. The message is one line that names the application."""
+    """The workload cannot begin, or one of its applications failed. The message is one line; it names the application
+    that failed."""
 
 
 class Workload:

@@ -1,6 +1,6 @@
 """Middleware before every route: checks the host, identifies the sender, and refuses what the sender may not do.
 
-`service.access.needs` has the role that each request needs. A request that may change something, or goes to /mcp, is
+`service.access.needs` has the role that each request needs. A request with a method other than GET, HEAD and OPTIONS is
 refused if a browser sends it for another site: a browser adds saved passwords and client certificates to such a request
 without asking its user.
 """
@@ -167,8 +167,8 @@ class AccessControl:
         )
 
     async def _admit(self, scope: Scope) -> Principal:
-        """Returns the principal of the request: UNKNOWN if the path needs no role, ANYBODY for a read without
-        authentication. Raises ProblemError if the request is not allowed, and StoreError as `Access.principal` does."""
+        """Returns the principal of the request: UNKNOWN if the path needs no role, ANYBODY for a read if authentication
+        is off. Raises ProblemError if the request is not allowed, and StoreError as `Access.principal` does."""
         need = needs.need_of(scope["method"], scope["path"])
         if need is not None and need.role is None:
             return UNKNOWN

@@ -53,7 +53,7 @@ def event_of(request: Request, now_ms: int, action: Action, outcome: Outcome, su
 
 def record_event(store_url: str, cluster: str, event: AuditEvent) -> None:
     """Adds the event to the audit. If the store cannot be written, the event is only logged and no error is raised,
-    because the action has happened already."""
+    because the event has happened already."""
     try:
         with store_writer(store_url, AUDIT_WAIT_S) as engine:
             audit_events.record(engine, cluster, [event])

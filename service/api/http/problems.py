@@ -1,5 +1,5 @@
-"""Answers every error with a problem (RFC 9457), which says what went wrong and, where possible, what to do about
-it."""
+"""Answers errors with a problem (RFC 9457), which says what went wrong and, where possible, what to do about it. Errors
+of pages are answered with a page instead (`service.web.shared.render`)."""
 
 from __future__ import annotations
 

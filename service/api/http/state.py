@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class AppState:
     """The objects that all handlers of one application share. `watched_store`: the store over separate connections, for
     the readiness check. `kafka`: the connections for reads; `remediation_kafka`: the connections for markers.
-    `configured_clusters`: names of the clusters that have brokers in the settings. `now_ms`: the clock."""
+    `configured_clusters`: names of the clusters with brokers of their own (`[[clusters]]`). `now_ms`: the clock."""
 
     store: Store
     watched_store: Store
@@ -73,7 +73,7 @@ App = Annotated[AppState, Depends(_state)]
 
 
 class Store:
-    """Reads through one engine for the whole process. The store need not exist when this object is built."""
+    """Reads the store through one engine. The store need not exist when this object is built."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

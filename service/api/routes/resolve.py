@@ -69,8 +69,8 @@ def resolve_finding(
     wish: Wish | None = None,
 ) -> Response:
     """Repeats all observations, then writes the marker that the finding's decision calls for, or only reports what
-    would be written (`dry_run`, the default). Markers, dry runs and failures are recorded in the audit. The detail of a
-    503 says whether the marker may have been written.
+    would be written (`dry_run`, the default). Markers, dry runs and refusals are recorded in the audit. If a marker may
+    have been written although the answer is 503, the detail says so.
     """
     dry_run = wish is None or wish.dry_run
     with app.reading(cluster) as (connection, found):

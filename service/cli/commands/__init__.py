@@ -1,2 +1,2 @@
-"""The commands of `txnscope`, a module for each: `run(flags, settings) -> int`. A module is imported when its command
-runs."""
+"""The commands of `txnscope`: modules with a function `run(flags, settings) -> int`. A module is imported when one of
+its commands runs."""

@@ -1,4 +1,5 @@
-"""`txnscope serve`: runs the service in one process. The service answers 503 until it can read the store."""
+"""`txnscope serve`: runs the service in one process. Until the service can read the store, it answers 503 to requests
+that need the store."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _LAST_ROUND_S: Final = 8.0
 
 _LAST_MESSAGE_S: Final = 1.0
 """Longest time (s) for which a stopping service waits for a delivery to a receiver, or for a request of the export. A
-delivery or request that takes longer is repeated after the next start."""
+delivery, or a request with traces, that takes longer is repeated after the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:

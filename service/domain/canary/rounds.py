@@ -89,9 +89,10 @@ class Recent(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Coordinator:
     """The results of all rounds of one coordinator so far. `rounds`: the number of rounds; `failures`: by error, the
-    number of failed rounds. `last_at_ms`: the begin of the newest round. `failing_since_ms` and `failure`: None while
-    rounds succeed. `idle_since_ms`: the time since which the broker is live and coordinates nothing; None while it
-    coordinates something. `recent`: the newest successful rounds, oldest first."""
+    number of failed rounds. `last_at_ms`: the begin of the newest round, or the newest time at which the broker was
+    found idle. `failing_since_ms` and `failure`: None while rounds succeed, while the broker is idle, and before the
+    first round. `idle_since_ms`: the time since which the broker is idle (it is live and coordinates nothing); None
+    while it is not idle. `recent`: the newest successful rounds, oldest first."""
 
     broker: int
     log_partition: int | None = None

@@ -1,4 +1,4 @@
-"""Turns missing permissions into lines for `kafka-acls.sh`: the smallest grants that close the gaps."""
+"""Turns missing permissions into lines for `kafka-acls.sh`, which grant these permissions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.domain.reasons.unread import DESCRIBE, READ, NoPermission, missing_
 SOMEBODY: Final = "User:<your principal>"
 _ALL: Final = "*"
 _ONE_BY_ONE: Final = 20
-"""Up to this many topics, ids or groups are granted by name; if more are missing, `*` is granted."""
+"""If a permission is missing on more topics, ids or groups than this, it is granted on `*` instead of each name."""
 
 
 class Acl(NamedTuple):

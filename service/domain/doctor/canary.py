@@ -16,8 +16,8 @@ _WHAT = "canary"
 @dataclass(frozen=True, slots=True)
 class CanaryReport:
     """The canary's permissions. `operations`: the operations that are allowed on its topic; None if the topic does not
-    exist, or may not be described. `may_create`: None if the topic exists. `why`: the reason if nothing could be
-    asked."""
+    exist, or may not be described. `may_create`: None if the topic exists and may be described. `why`: the reason if
+    the permissions could not be read; the other fields except `topic` then mean nothing."""
 
     topic: str
     operations: frozenset[str] | None = None
@@ -29,7 +29,7 @@ class CanaryReport:
 
 
 def canary_lines(report: CanaryReport) -> list[Line]:
-    """Returns a line for each thing that the canary needs; one line if nothing could be asked."""
+    """Returns the lines about the canary's permissions; one line if the permissions could not be read."""
     if report.why is not None:
         return [Line(GAP, _WHAT, f"the permissions of the canary's principal could not be read: {report.why}")]
     return [*_log(report), *_ids(report), *_topic(report)]

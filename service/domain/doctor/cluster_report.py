@@ -45,7 +45,7 @@ class LogReport(NamedTuple):
 
 
 class IdsReport(NamedTuple):
-    """Transactional ids. `listed`: their number in ListTransactions; None if that request failed, for the reason `why`.
+    """Transactional ids. `listed`: their number in ListTransactions; None if a request failed, for the reason `why`.
     `hidden`: ids in the log to which DescribeTransactions denies access. `any_denied`: DescribeTransactions denies
     access even to an invented id, so further ids may be hidden; None if not known."""
 
@@ -91,8 +91,9 @@ class TopicsReport(NamedTuple):
 
 
 class GroupsReport(NamedTuple):
-    """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: the listed groups on which
-    DESCRIBE is denied. `any_denied`: Kafka denies access even to an invented group; None if not known.
+    """Consumer groups. `listed`: their number in ListGroups; None if a request failed, for the reason `why`. `denied`:
+    the listed groups on which DESCRIBE is denied. `any_denied`: Kafka denies access even to an invented group; None if
+    not known.
 
     `share_not_judged`: listed share groups (KIP-932) for which it is not known whether they wait; `share_why`: the
     reason.
@@ -118,8 +119,8 @@ class ClockReport(NamedTuple):
 
 class ClusterReport(NamedTuple):
     """Everything that the examination found. `cluster_operations`: the operations that the principal may perform on the
-    cluster, in Kafka's words; None if Kafka does not report them (no DESCRIBE on the cluster). `has_authorizer`: None
-    if not known. `reports_operations`: the brokers speak DescribeCluster."""
+    cluster, in Kafka's words; None if Kafka does not report them, for example without DESCRIBE on the cluster.
+    `has_authorizer`: None if not known. `reports_operations`: the brokers speak DescribeCluster."""
 
     bootstrap: str
     principal: str | None

@@ -70,7 +70,8 @@ def _hanging(report: ClusterReport) -> Verdict:
 
 
 def _coordinators_describe(report: ClusterReport) -> bool:
-    """Returns whether transactions are used, and coordinators list and describe at least some ids to this principal."""
+    """Returns whether coordinators report ids to this principal: an id is listed or, unless the transaction log is
+    missing, DESCRIBE is allowed on ids of any name."""
     is_there = report.log.exists is not False or report.log.seen is TransactionsSeen.LISTED
     return is_there and report.ids.listed is not None and (report.ids.listed > 0 or report.ids.any_denied is False)
 

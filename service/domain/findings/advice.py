@@ -44,7 +44,7 @@ class Answer(StrEnum):
     """The coordinator's answer about an id, compared with the id's newest record in the log."""
 
     NONE = "none"
-    """The coordinator was not asked, did not answer, or reports the id in another state than the newest record."""
+    """The coordinator was not asked or did not answer, or the advice does not depend on its answer."""
     AGREES = "agrees"
     """The coordinator has the id in the state of the newest record, so the coordinator has loaded the partition of the
     log."""
@@ -217,10 +217,9 @@ class OverdueFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
-    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: if the coordinator was asked
-    (`is_asked`), the partitions that lack their marker; if this list is empty, only the CompleteX is missing. If the
-    coordinator was not asked, `missing` has all partitions of the transaction, and at least one of them lacks its
-    marker. `may_skip_markers`: from `service.domain.releases`."""
+    """A decided transaction of the id `name`. `is_commit`: the decision. `is_asked`: the coordinator reported which
+    partitions lack their marker. `missing`: these partitions; if there are none, only the CompleteX is missing. Unless
+    `is_asked`, `missing` has all partitions of the transaction. `may_skip_markers`: from `service.domain.releases`."""
 
     name: str
     is_commit: bool

@@ -1,5 +1,5 @@
-"""The kinds of findings: one entry for each, and the only list of them. A new kind needs an entry here, a rule that
-observes it, its facts with their words, and a runbook for its alert."""
+"""The descriptions of the kinds of findings. A new kind needs a member of `Kind`, an entry here, a rule that observes
+it, its facts with their words, and a runbook if it has an alert."""
 
 from __future__ import annotations
 

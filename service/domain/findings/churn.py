@@ -6,7 +6,7 @@ takes minutes. In churn, ids are also given up: an id had transactions, then a n
 more was written for the older one. The birth of an id is its first record. An id that never had a transaction proves
 nothing, because a thread of Kafka Streams without a task has such an id, too.
 
-Apache Flink's sink gives ids up by design, one for each checkpoint (`applications.INCREMENTING`): a finding about them
+Apache Flink's sink gives ids up by design, one for each checkpoint (`id_behaviour.INCREMENTING`): a finding about them
 has only the severity INFO.
 """
 
@@ -67,7 +67,7 @@ use."""
 
 Uses = Mapping[bytes, int]
 """Maps each id that had a transaction to the time (ms) of its last use, by the log's clock. The time is IN_USE while a
-transaction of the id is open."""
+transaction of the id is open, and while the newest record of the id cannot be decoded."""
 
 _STATE_DIR: Final = (
     " on a disk that outlives its process: the process id in its transactional ids is stored there, if the topology has"
@@ -94,7 +94,7 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ChurnFacts(Facts):
-    """The facts about a prefix whose ids are given up. `newest`: the newest ids. Each id takes memory for `kept_ms`,
+    """The facts about a prefix with churn. `newest`: the newest ids. Each id takes memory for `kept_ms`,
     which is Kafka's default if `is_assumed`. `kept_ids`: the approximate number of ids that are kept at the present
     rate; 0 unless Flink made the ids."""
 
@@ -155,8 +155,8 @@ class _IdCounter:
 def churn(
     new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow, cut: Collection[bytes]
 ) -> list[Observation]:
-    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. If there
-    are MANY_PROCESSES new processes or more, births of their ids are reported even before the births are settled
+    """Returns an observation for each prefix with churn, the worst first. `new`: from `new_ids`. If there are
+    MANY_PROCESSES new processes or more, births of their ids are reported even before the births are settled
     (`window.before_sequence`). `cut`: ids with a transaction that was aborted by timeout or fence."""
     found: list[tuple[int, str, Observation]] = []
     for prefix, of_prefix in _by_prefix(new).items():

@@ -2,8 +2,8 @@
 
 - `Open`: step 1 holds: a sample of the partition shows the entry open. Next, the end offsets of the transaction log are
   requested; without log access, the coordinator is asked.
-- `EndsKnown`: the end offsets are known. Next, the log is read and stored up to these offsets, and no transaction in it
-  ends the entry.
+- `EndsKnown`: the end offsets are known. Next, the log is read and stored up to these offsets. If it then has no
+  transaction that will end the entry, step 2 holds.
 - `Released`, without log access: the coordinator will not end the entry. Next, the coordinator is asked again after
   ADD_IN_FLIGHT_MS.
 - `Unowned`: step 2 holds: no transaction will end the entry. The finding is a candidate. Next, the partition is asked

@@ -38,9 +38,9 @@ def resolution_of(
     by_us: bool | None,
 ) -> Resolution:
     """Returns how the entry ended. `markers`: of the entry's producer id, after the offset where the entry was last
-    seen open. `ended`: the last transaction that ended under the producer id; None if that transaction was complete
-    while the entry was still open. `by_us`: whether `resolve` has written a marker for the entry; None if that is not
-    known."""
+    seen open. `ended`: the last transaction that ended under the producer id; None if that transaction is not known, or
+    was complete while the entry was still open. `by_us`: whether `resolve` has written a marker for the entry; None if
+    that is not known."""
     if high_watermark <= entry.start_offset:
         return Resolution.TRUNCATED
     if not markers:

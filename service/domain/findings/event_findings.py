@@ -1,5 +1,5 @@
-"""Derives the event findings of all kinds from the events of ids. The result depends only on the events and on how far
-the log is known, never on the rounds in which the events came."""
+"""Derives the event findings of all kinds from the events of ids. The result does not depend on the rounds in which the
+events came."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ EVIDENCE_KEPT: Final = 10
 
 class Subject(NamedTuple):
     """The subject of a finding: identifies the finding among all of the same kind. All fields None: the finding is
-    about the whole cluster.
+    about the whole cluster, or is the one that all subjects beyond a maximum share.
 
     `transactional_id` is the log's bytes; `prefix` is text with which all ids of the finding begin.
     """
@@ -46,7 +46,8 @@ class Evidence(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """One event. `sequence` is its number in the store and keeps it from being counted twice."""
+    """One event. `sequence` keeps it from being counted twice: its number in the store or, for lost records, their
+    first offset."""
 
     sequence: int
     at_ms: int
@@ -91,7 +92,7 @@ class Facts(ABC):
 @dataclass(frozen=True, slots=True)
 class SharedFacts(Facts):
     """Facts of a finding that can report several problems. `more`: if above 0, the number of problems that share this
-    finding; the other fields then describe the first of these problems."""
+    finding; the other fields then describe the first of these problems, or are empty."""
 
     more: int = field(default=0, kw_only=True)
 
@@ -124,13 +125,13 @@ class Observation(NamedTuple):
 
     - `facts`: of the kind's own type.
     - `log_partition`: the partition of the transaction log on which the observation depends; None if it depends on
-      several.
-    - `ids`: the number of ids that a condition is about.
-    - `occurrences`: all known occurrences of an event, oldest first; `waiting`: sequences of events that may become
-      occurrences later.
+      none or on several.
+    - `ids`: the number of ids, topics or groups that a condition is about.
+    - `occurrences`: the occurrences of an event that the round reports, oldest first, even if an earlier round reported
+      them; `waiting`: sequences of events that may become occurrences later.
     - `confirmed`: False for a candidate.
     - `decision`: the decision about a transaction that hangs (commit, abort, none, unknown).
-    - `bootstrap`: the servers for `command`, which writes an ABORT marker; None if an ABORT may lose records.
+    - `bootstrap`: the servers for `Finding.command`, which writes an ABORT marker; None where no ABORT is advised.
     - `possible`: the worlds in which the entry may have been written; `proofs` removed the others.
     - `reason`: the reason of a coverage gap or of a hang, as a typed value.
     """
@@ -273,7 +274,8 @@ class RoundResult(NamedTuple):
     """The result of one judge round. A finding that the round could have observed, and did not, has ended.
 
     - `kinds`: the kinds that the round judges. Of these kinds, a finding that depends on one log partition is judged if
-      that partition is in `partitions`; any other finding is judged if `is_log_complete` (all partitions are read).
+      that partition is in `partitions`; any other finding is judged if `is_log_complete` (everything that it may depend
+      on is read).
     - `ids`: if not None, the round judges only findings about these ids.
     - `resolutions`: if given, exactly the findings about these subjects have ended, in these ways.
     - `unsettled`: findings with events that cannot be reported yet (see `settling`); these have not ended.

@@ -198,9 +198,9 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
 def observe(
     case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain: bool, may_skip_markers: bool | None
 ) -> Observation:
-    """Returns the observation of a case. `bootstrap`: servers for the command. `certain`: the result of `is_certain`;
-    False if a confirmation step could not be made in full. `may_skip_markers`: from `service.domain.releases`, for the
-    brokers of the cluster."""
+    """Returns the observation of a case. `bootstrap`: servers for the command. `certain`: whether it is certain that no
+    coordinator will end the entry. `may_skip_markers`: from `service.domain.releases`, for the brokers of the
+    cluster."""
     entry, verdict = case.entry, case.verdict
     blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
     is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not may_write_unlisted(entry, case.owner)

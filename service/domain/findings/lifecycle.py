@@ -73,7 +73,7 @@ def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, c
 class Truncation:
     """Counts, round by round, the observations that have no finding because of MOST_OPEN, and the cases that were not
     read (`RoundResult.unread`). A condition counts until a round judges its subject and does not observe the condition.
-    An event counts for as long as its finding would be open."""
+    An event counts until QUIET_MS after it last happened. Neither counts once it has an open finding."""
 
     def __init__(self) -> None:
         self._omitted: dict[Key, _Omitted] = {}

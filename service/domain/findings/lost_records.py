@@ -24,7 +24,7 @@ class EndedBy(StrEnum):
     """A marker that no coordinator decided: written by hand, or by a tool."""
 
     NOT_KNOWN = "not_known"
-    """A marker that was not compared with the coordinators' decisions."""
+    """A marker for which it is not known whether a coordinator decided it."""
 
 
 _HOW: Final = {

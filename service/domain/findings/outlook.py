@@ -34,7 +34,7 @@ class Heals(StrEnum):
 
     NO = "no"
     WHEN = "when"
-    """The problem ends with a certain event that needs no operator, such as the return of a leader."""
+    """The problem ends when one particular event occurs, such as the return of a leader."""
     SELF = "self"
     NOW = "now"
     """The problem ends only if somebody acts now."""

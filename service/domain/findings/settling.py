@@ -9,7 +9,8 @@ machine must report the same as a fast one, only later. Three rules ensure this.
    log. For a timeout, this period is up to TOGETHER_MS longer if further timeouts follow. The subject never depends on
    which events one round happens to have.
 2. An event is reported when all partitions of the log have been read past this period, so that no later event can
-   change the subject. So no event is counted under one subject and later again under another subject.
+   change the subject. So no event is counted under one subject and later again under another subject. The only
+   exception is an event that has waited for LONGEST_MS.
 3. A burst is reported at once when it has five ids, because no later event can undo it. The finding remembers the
    timeouts that may still join a burst, and counts them if they join.
 

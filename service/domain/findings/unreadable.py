@@ -206,7 +206,8 @@ def _coverage_gap(one: SourceReport, since_ms: int, error: Reason | None) -> Obs
 
 
 class NotJudged(NamedTuple):
-    """A stalled partition. `why`: the reason why it cannot be judged; None if it can be judged."""
+    """A stalled partition. `why`: the reason why it cannot be judged; None if it can be judged, or if the missing facts
+    may still arrive."""
 
     topic: str
     partition: int

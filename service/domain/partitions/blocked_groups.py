@@ -253,8 +253,7 @@ def _confidence(one: GroupOffset) -> Confidence:
 
 
 class BlockedGroupIndex:
-    """An index of affected groups by the partition and producer id that they wait for. All groups were observed at the
-    same time."""
+    """An index of affected groups by the partition and producer id that they wait for."""
 
     def __init__(self, groups: Iterable[AffectedGroup] = ()) -> None:
         self._blocked: dict[TopicPartition, dict[int | None, set[str]]] = {}

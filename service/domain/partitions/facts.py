@@ -57,10 +57,11 @@ class PartitionObservation:
     not be sampled; the offsets are -1 then. `is_gone`: the partition or its topic does not exist any more, or another
     topic has the name now.
 
-    `stalled_since_ms`: the time since which the LSO has been at this offset, below the high watermark; None if the LSO
-    is at the high watermark, or was first seen at this offset less than 0.2 s ago (`spark_jobs.source.watched`).
-    `samples`: earlier samples as text (`service.domain.worlds.order.decode`), which can prove the order of writes; None
-    if the partition is not stalled.
+    `stalled_since_ms`: the time since which the LSO has been at its last known offset, below the high watermark; None
+    if the LSO is at the high watermark, if it was first seen at this offset less than 0.2 s before the last answer
+    (`spark_jobs.source.watched`), or if `is_gone`. `samples`: earlier samples as text
+    (`service.domain.worlds.order.decode`), which can prove the order of writes; None if the partition is not stalled,
+    or could not be sampled.
     """
 
     topic: str

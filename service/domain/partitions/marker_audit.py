@@ -3,8 +3,9 @@
 Every marker given here lies below a position that was stored before the transaction log was read to its end. So if a
 coordinator decided a marker, its decision is known.
 
-A decision is *closed* on a partition if all its markers on the partition are known. To close a decision, its CompleteX
-is read first; then the end of the partition is requested, and the partition is read to this end.
+A decision is *closed* on a partition if all its markers on the partition are known, or if no more of them can become
+known. To know all its markers, its CompleteX or a later record of its id is read first; then the end of the partition
+is requested, and the partition is read to this end.
 
 A marker that ended no record is never a contradiction: coordinators write the same marker again after a failover. If
 the cheapest histories that explain the markers (`marker_histories`) disagree about a transaction, the transaction is

@@ -20,8 +20,8 @@ somebody may have written the marker by hand."""
 
 class Decision(NamedTuple):
     """A decision to end one or more transactions of a producer id. The markers of the decision were written from
-    `from_ms` to `until_ms` (None: not all are written yet). `marker`: COMMIT or ABORT. `by_hand`: a person decided, not
-    a coordinator. `marker_epoch`: the producer epoch of the markers; None: not known."""
+    `from_ms` to `until_ms` (None: perhaps not all are written yet). `marker`: COMMIT or ABORT. `by_hand`: a person
+    decided, not a coordinator. `marker_epoch`: the producer epoch of the markers; None: not known."""
 
     marker: MarkerType
     from_ms: int

@@ -193,7 +193,9 @@ class DescribedOwner(NamedTuple):
 class Owner(NamedTuple):
     """A transactional.id that has, or once had, the producer id in question.
 
-    `record`: its newest record, with its present producer id. `partitions`: (topic, partition) of its open transaction.
+    `record`: its newest record, with its present producer id. If a record that was left behind has the producer id in
+    question, and the newest record has another one, `record` is the record that was left behind. `partitions`: (topic,
+    partition) of the transaction that is open by this record.
     `first_seen_ms` to `last_epoch`: when, and with which epochs, it had the producer id in question. Fields `ended_…`:
     the newest PrepareX with partitions under that producer id (`ended_value` as Kafka wrote it); None if none was seen.
     `is_left_behind`: the record is in a partition of the log where no coordinator looks for the id

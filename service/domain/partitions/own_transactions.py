@@ -148,7 +148,7 @@ def own_decisions(
 
 class LostCommit(NamedTuple):
     """A finding about records of the producer id from `start_offset` on: their transaction was committed, its marker is
-    missing, and a later marker ended them."""
+    missing, and a later marker has ended the records, or will end them."""
 
     producer_id: int
     start_offset: int
@@ -156,7 +156,8 @@ class LostCommit(NamedTuple):
 
 def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit]) -> dict[int, OwnDecision]:
     """Returns, by the first offset of a span, the decision that a finding reports about the span. The spans of a
-    finding are those of its producer id from the finding's first record up to the marker that ended the records."""
+    finding are those of its producer id from the finding's first record up to the marker that ended the records, if
+    there is such a marker yet."""
     found = {}
     for one in findings:
         its = [

@@ -35,7 +35,7 @@ _TEXTS: Final = {
     HangCause.LATE: "written after the marker of its transaction, or without adding the partition to a transaction",
     HangCause.NOT_KNOWN: "why it hangs is not known",
 }
-# NEVER_ADDED: the leader knows no marker of the producer id, but it forgets an idle one (producer.id.expiration.ms)
+# NEVER_ADDED: the leader knows no marker of the id, but leaders forget idle producer ids (producer.id.expiration.ms)
 _NOT_THERE: Final = {
     False: "was never written here",
     True: "was never written here, or was lost with a leader",

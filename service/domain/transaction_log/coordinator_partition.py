@@ -3,7 +3,7 @@ of a text. Pure.
 
 A coordinator computes the partition from the id and from the number of partitions that it read when it started
 (`TransactionStateManager.partitionFor`). Records stay where they were written: when partitions are added to the log,
-the records of most ids are left behind in a partition where no coordinator looks for them.
+the records of many ids are left behind in a partition where no coordinator looks for them.
 """
 
 from __future__ import annotations

@@ -155,7 +155,8 @@ class LoneRuns(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Two neighbouring records of an id that are more than a plain step of an ordinary commit.
+    """Two neighbouring records of an id that are more than a plain step of an ordinary commit. If every transition of
+    the id is kept (`full_history`), plain steps are included.
 
     The last step of an ordinary commit is included if the record before the pair is missing, because only that record
     shows that PrepareCommit was appended just once.
@@ -295,7 +296,7 @@ class Reject(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """Everything that one micro-batch read from the transaction log.
+    """Everything that one micro-batch read from the transaction log, or a part of that if the micro-batch is large.
 
     Runs are ordered by (partition, id, first offset); `lone` are further runs, in columns. Steps of an id are in any
     order, and a minute of an id may be split into several values. `trouble` is the reason if a part could not be read;

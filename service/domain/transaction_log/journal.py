@@ -2,8 +2,8 @@
 count.
 
 Pairs are judged one after another in the order of the log; only a `LastAbort` has to be remembered between them. So the
-result does not depend on where one read ends and the next begins. Executors judge no causes; they only leave out plain
-pairs.
+result does not depend on where one read ends and the next begins. Executors judge no causes; they leave out plain
+pairs, and count them.
 """
 
 from __future__ import annotations

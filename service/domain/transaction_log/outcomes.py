@@ -1,7 +1,6 @@
 """Detects the end of a transaction in two neighbouring records of its id, and assigns durations to buckets.
 
-The functions take two records (the last one in the store and the first one of a read), or columns of records
-(neighbours inside a read)."""
+The functions about transactions take two neighbouring records, or two columns of such records."""
 
 from __future__ import annotations
 

@@ -121,9 +121,9 @@ def is_prepared_again(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Trut
 
 
 def is_plain(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether the pair is an ordinary step of a commit, which gets no history row. Takes records, or columns of
-    them. The first transaction after an Empty with an administrator's timeout is not plain, because this transaction
-    shows that no administrator wrote the Empty (`causes.refine`)."""
+    """Returns whether the pair is an ordinary step of a commit, which gets no history row without `full_history`. Takes
+    records, or columns of them. The first transaction after an Empty with an administrator's timeout is not plain,
+    because this transaction shows that no administrator wrote the Empty (`causes.refine`)."""
     same_producer = before.producer_id == after.producer_id
     goes_on = same_producer & (before.start_ms == after.start_ms)
     of_application = reduce(and_, (before.timeout_ms != timeout_ms for timeout_ms in ADMIN_TIMEOUTS_MS))

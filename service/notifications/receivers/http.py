@@ -115,8 +115,7 @@ class Webhook(Receiver):
             raise Undelivered(f"{self.template}: {error}") from error
 
     def _signature(self, message_id: str, body: bytes) -> dict[str, str]:
-        """Returns the headers that https://www.standardwebhooks.com defines. The message id in the headers is the same
-        in each attempt."""
+        """Returns the headers that https://www.standardwebhooks.com defines. `message_id`: `Notification.id`."""
         at_s = str(int(self.now_s()))
         headers = {"webhook-id": message_id, "webhook-timestamp": at_s}
         if (secret := self.secret()) is not None:
@@ -164,8 +163,8 @@ class Alertmanager(Receiver):
         self._post([alert for one in newest.values() for alert in self._alerts(one)])
 
     def repeat(self, notifications: Sequence[Notification]) -> None:
-        """Posts the alerts again. Ends alerts of the same findings that Alertmanager has under other labels, because
-        the severity grew or the owner changed."""
+        """Posts the alerts again. If Alertmanager has alerts of the same findings under other labels, because the
+        severity or the owner has changed, ends those alerts."""
         alerts = {one.finding.id: self._alert(one, one.finding.severity) for one in notifications}
         outdated = [
             {"labels": theirs["labels"], "startsAt": theirs["startsAt"], "endsAt": self._now().isoformat()}

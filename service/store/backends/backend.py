@@ -70,7 +70,7 @@ class Backend(Protocol):
     """One kind of database. Methods that are not abstract have a default that fits most databases."""
 
     data_version: str
-    """A query for a value that stays the same on one connection until the store changes."""
+    """A query for a value that changes on one connection whenever another connection changes the store."""
 
     row_id: TypeEngine[int] = BigInteger()
     """The type of row ids that the database numbers."""
@@ -143,7 +143,7 @@ class Backend(Protocol):
         return
 
     def extend_text_index(self, engine: Engine) -> bool:
-        """Adds some ids to the index for searches in their texts. Returns False if no ids were left to add."""
+        """Adds some ids to the index for searches in their texts. Returns whether ids were added."""
         return False
 
     def drop_text_index(self, connection: Connection) -> None:

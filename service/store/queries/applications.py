@@ -161,8 +161,8 @@ def _of_subject(subject: Subject, of_ids: dict[bytes, str], of_prefixes: dict[st
 
 def _of_prefix(connection: Connection, cluster_id: int, prefix: str) -> str | None:
     """Returns the application to which all ids that begin with the prefix belong. Returns None if there is no such
-    application, or if PREFIX_READ ids or more have the prefix. Ids that were not examined yet do not count; they are
-    examined soon."""
+    application, or if PREFIX_READ ids or more have the prefix. Ids with `is_examined` null do not count; they
+    are examined soon."""
     begin = prefix.encode(errors="surrogatepass")
     end = prefix_end(begin)
     some = (

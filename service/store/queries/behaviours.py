@@ -17,8 +17,8 @@ from service.store.rows.ids import IdRow
 from service.store.schema import transactional_ids, transitions
 
 HISTORY_READ: Final = 50
-"""Number of an id's newest history rows that are searched for InitProducerIds. If the store keeps the full history,
-most of these rows are other steps."""
+"""Maximum number of an id's newest history rows that are searched for InitProducerIds. If the store keeps the full
+history, most of these rows are other steps."""
 
 _AT_ONCE: Final = 500
 

@@ -1,4 +1,4 @@
-"""Reads the decisions of coordinators, and the findings, that may explain the end of a transaction on a partition."""
+"""Reads what may explain the end of a transaction on a partition: decisions of coordinators, and findings."""
 
 from __future__ import annotations
 

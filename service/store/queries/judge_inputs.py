@@ -71,7 +71,7 @@ _ID_STATE = [
 _STATES = select(*_ID_STATE, _T.client_transaction_version)
 _L = left_behind_records.c
 _NEWEST_WRITES: Final = 500
-"""Number of most recently updated ids in each state that `newest_writes` reads."""
+"""Maximum number of ids in each state that `newest_writes` reads: the most recently updated ones."""
 _LOG_PROGRESS = select(*(log_partitions.c[name] for name in LogProgress._fields)).where(
     log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SourceName.TRANSACTION_LOG
 )

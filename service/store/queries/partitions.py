@@ -126,7 +126,7 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
 
 def gone(connection: Connection, cluster_id: int) -> list[PartitionState]:
     """Returns the partitions that no longer exist. The store keeps them for an hour, and longer while they have open
-    findings. If a topic with their name is created again, the store drops them at once."""
+    findings. If the topic is created again, its new partitions replace the old ones with the same numbers at once."""
     return _read(connection, _GONE, {"cluster_id": cluster_id})
 
 

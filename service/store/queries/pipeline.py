@@ -60,8 +60,9 @@ class RejectRow(NamedTuple):
 
 
 class RequestTimes(NamedTuple):
-    """The times of the last requests for groups and for the brokers' configs; None: never requested. `groups`: the
-    number of groups at that time."""
+    """The times of the last requests for groups and for the brokers' configs. `groups_ms`: None if the store has no
+    offsets of groups. `groups`: the number of groups with stored offsets. `configs_ms`: None if the store has no
+    description of the cluster."""
 
     groups_ms: int | None
     groups: int

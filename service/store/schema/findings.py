@@ -55,11 +55,11 @@ findings = Table(
     Column("decision", String),
     Column("bootstrap", String),
     Column("blocked_groups", JSON, nullable=False),
-    Column("possible", JSON, nullable=False),  # the possible worlds, and the proofs against the others
+    Column("possible", JSON, nullable=False),  # the possible worlds; `proofs` rule out the others
     Column("proofs", JSON, nullable=False),
     Column("reason", String),  # service.domain.reasons; null: the finding has none
     Column("passed_over", JSON, nullable=False),  # sequences below `counted_to` that may yet be counted
-    # of the ids that it is about; while it is open, service.store.writers.applications renews it
+    # of the ids that it is about; while a finding about one id is open, service.store.writers.applications renews it
     Column("application", String),
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),

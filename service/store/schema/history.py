@@ -49,7 +49,7 @@ AUDITED: Final = "audited"
 AUDITED is the result; other labels are empty.
 
 ABORTS grows as soon as a transaction is aborted. The counters of ABORTED grow when the abort's cause is decided, at
-most some seconds later.
+most some seconds later if reading does not lag.
 """
 
 CONFIRMED: Final = "confirmed"

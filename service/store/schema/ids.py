@@ -68,10 +68,10 @@ transactional_ids = Table(
     Column("abort_completed_ms", BigInteger),
     Column("abort_counts", Boolean),
     Column("settles_at_ms", BigInteger),  # set while the abort's cause waits for the id's next record
-    # of service.store.writers.applications, which alone writes these columns
+    # service.store.writers.applications writes these columns; the first read writes only is_examined
     Column("application", String),
     Column("framework", String),
-    Column("is_examined", Boolean),  # False: by the first read; null: the id is new, and will be examined soon
+    Column("is_examined", Boolean),  # False: stored by the first read, not examined yet; null: new, examined soon
     PrimaryKeyConstraint("cluster_id", "transactional_id"),
     # without the id: ties cost a small sort, but the id's bytes here would cost the first read a fifth of its time
     Index(None, "cluster_id", "state", "last_update_ms"),
@@ -130,7 +130,7 @@ open_participants = Table(
     Index(None, "cluster_id", "transactional_id"),
 )
 
-# The ids that had each producer id, and when: the only way to name the owner of an open entry after the id expired.
+# The ids that had each producer id, and when: they name the owner of an open entry, even after the id expired.
 producer_ids = Table(
     "producer_ids",
     metadata,

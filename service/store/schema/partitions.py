@@ -30,10 +30,10 @@ data_partitions = Table(
     Column("last_stable_offset", BigInteger, nullable=False),
     Column("high_watermark", BigInteger, nullable=False),
     Column("observed_at_ms", BigInteger, nullable=False),
-    Column("stalled_since_ms", BigInteger),  # null: the LSO is at the high watermark
+    Column("stalled_since_ms", BigInteger),  # null: not stalled
     Column("why", String),  # service.domain.reasons: why it did not answer; the numbers are those of `answered_at_ms`
     Column("is_gone", Boolean, nullable=False),
-    Column("answered_at_ms", BigInteger),  # null: never, and the numbers are -1
+    Column("answered_at_ms", BigInteger),  # null: never, or the partition is gone; the numbers are -1
     # StalledRead; all null where there is none, or the LSO has reached the high watermark since
     Column("read_at_ms", BigInteger),
     Column("read_lso", BigInteger),
@@ -95,7 +95,7 @@ group_offsets = Table(
     Column("is_unstable", Boolean, nullable=False),  # an open transaction contains offsets of the group
     Column("observed_at_ms", BigInteger, nullable=False),
     Column("unchanged_since_ms", BigInteger, nullable=False),
-    Column("producer_id", BigInteger),  # of that transaction; null: its batches could not be read
+    Column("producer_id", BigInteger),  # of that transaction; null: none, or its batches were not read
     Column("isolation", String),  # read_committed or read_uncommitted; null: not a share group
     Column("lso", BigInteger),  # LSO at which the following columns were observed; null: not known
     Column("advances", Integer, nullable=False),

@@ -34,8 +34,8 @@ class GroupWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def replace(self, rows: Iterable[GroupOffset], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
-        """Replaces the stored rows by `rows`. Keeps the stored rows of the groups in `unasked`, about which nothing
-        could be requested. Does nothing if a stored row was observed after `observed_at_ms`.
+        """Replaces the stored rows by `rows`. Keeps the stored rows of the groups in `unasked`, about which there
+        is no new answer. Does nothing if a stored row was observed after `observed_at_ms`.
 
         A call that raises LeaseLost or StoreUnavailable has written nothing. After LeaseLost, stop. After
         StoreUnavailable, try again.

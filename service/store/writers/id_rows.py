@@ -249,7 +249,7 @@ def places_of(participants: Iterable[Participants]) -> Places:
 
 def divide_all_again(connection: Connection, cluster_id: int, partition_count: int) -> None:
     """Chooses again the record that represents the id, for every id with records in several log partitions. Call this
-    function after partitions were added to the transaction log, or after the log of a partition was replaced."""
+    function after partitions were added to the transaction log, or after `expire_partition_ids`."""
     ids = select(_L.transactional_id).where(_L.cluster_id == cluster_id).distinct().order_by(_L.transactional_id)
     for some in batched(connection.scalars(ids).all(), IDS_AT_ONCE):
         rows = IdRows.read(connection, cluster_id, some, partition_count)

@@ -134,8 +134,8 @@ def _added(ended: EndedTotals, delta: IdDelta, application: str | None) -> Ended
 
 
 def expire_partition_ids(connection: Connection, cluster_id: int, partition: int) -> None:
-    """Marks the ids of a log partition as expired, because its log was replaced. An id with a record in the new log
-    gets its state back when this record is read.
+    """Marks the ids of a log partition as expired, because its log was replaced, or the partition no longer exists. An
+    id with a record in the new log gets its state back when this record is read.
 
     Keeps the ids' counts, which cover both logs, and their producer ids, which are history.
     """

@@ -74,8 +74,8 @@ class Torn(NamedTuple):
 class Settled(NamedTuple):
     """The outcome of one comparison.
 
-    - `decided_in`: place (log partition, offset) of each decision in `results`.
-    - `used`: markers that were compared.
+    - `decided_in`: places (log partition, offset) of the decisions that need not be kept any longer.
+    - `used`: markers that need not be kept any longer.
     - `gone`: partitions that are no longer tailed.
     - `begun`: partitions that are compared from now on, each with the first offset that is compared.
     - `ownerless`: (partition, producer id) of records that have no marker and may belong to a transaction in `results`.
@@ -255,9 +255,10 @@ class MarkerAuditWriter:
         self._engine, self._lease = engine, lease
 
     def settle(self, settled: Settled, witness: Witness) -> None:
-        """Writes the outcome in one transaction. Counts the results. Deletes the compared decisions and markers, the
-        rows of partitions that are no longer tailed, and the `ownerless` records. Updates the ended logs. Stores torn
-        transactions for the judge, at most until MOST_TORN wait. Adds the partitions that are compared from now on."""
+        """Writes the outcome in one transaction. Counts the results. Deletes the decisions `decided_in`, the `used`
+        markers, the rows of partitions that are no longer tailed, and the `ownerless` records. Updates the ended logs.
+        Stores torn transactions for the judge, at most until MOST_TORN wait. Adds the partitions that are compared from
+        now on."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)

@@ -165,7 +165,7 @@ _GAPS = Upsert(data_gaps, columns=[column.name for column in data_gaps.c if colu
 
 
 class SourceWriter:
-    """Writes what `source` reports about a cluster. Under the lease, nothing else writes these data."""
+    """Writes what `source` reports about a cluster, under the lease."""
 
     source: ClassVar[str]
 

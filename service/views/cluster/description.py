@@ -57,7 +57,7 @@ class Description(NamedTuple):
     - `ids`: numbers of ids by state.
     - `counts`: numbers of findings, by kind and status.
     - `truncated`: by kind, the number of conditions without a finding, because there are too many.
-    - `ended`: counters of ended transactions, by their names in `service.store.schema.history`.
+    - `ended`: the counters without a label, by their names in `service.store.schema.history`.
     - `configs`: value and source by name.
     """
 
@@ -97,8 +97,7 @@ class Description(NamedTuple):
 
     @property
     def aborts(self) -> dict[str, int]:
-        """Returns the numbers of aborts by cause. An abort whose cause is not known yet (for some seconds at most)
-        counts as unattributed."""
+        """Returns the numbers of aborts by cause. An abort whose cause is not known yet counts as unattributed."""
         found = {cause: self.ended.get(f"aborts_{cause}", 0) for cause in COUNTED if cause != "unattributed"}
         return found | {"unattributed": self.ended.get(ABORTS, 0) - sum(found.values())}
 

@@ -46,7 +46,7 @@ class Frame(NamedTuple):
     - `stalls`: the stalls that pages show, by source.
     - `first_read`: progress of the first read of the transaction log; None once the first read is complete.
     - `expiring`: number of ids that expire within 24 hours.
-    - `log_unread`: why the transaction log cannot be read; None if it can be read.
+    - `log_unread`: the result of `log_unread_reason`.
     - `has_log`: whether the brokers have, or once had, a transaction log.
     - `newer`: a sentence for people, if a newer version of txnscope has added to the store; else None.
     """
@@ -174,8 +174,9 @@ NEVER: Final = "never"
 
 
 class Freshness(NamedTuple):
-    """The age of the data on a page. `as_of_ms`: the oldest of the sources' last successes, None until every source has
-    succeeded. `read`: during the first read of the transaction log, the share that has been read, 0 to 1; else None."""
+    """The age of the data on a page. `as_of_ms`: the oldest last success of the sources on which the page depends; None
+    until all of them have succeeded. `read`: during the first read of the transaction log, the share that has been
+    read, 0 to 1; else None."""
 
     now_ms: int
     as_of_ms: int | None

@@ -139,7 +139,7 @@ def _judged(seen: Seen) -> Verdict:
         return Verdict(PARTLY, "info", nothing)
     if seen.muted:
         return Verdict(MUTED, "info", nothing)
-    if seen.is_log_unread:  # all LSOs are at the high watermark; of the transactions themselves nothing is known
+    if seen.is_log_unread:  # no LSO is stalled; of the transactions themselves nothing is known
         return Verdict(PARTLY, "info", "Nothing hangs. Nothing is blocked.")
     return Verdict(QUIET, "ok", "Nothing hangs. Nothing is blocked.")
 

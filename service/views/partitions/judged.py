@@ -72,7 +72,7 @@ class JudgedEntry(NamedTuple):
 
 class JudgedPartition(NamedTuple):
     """A partition with its `entries`, sorted by start offset. `blocker`: one of the entries, or None. `why`: the reason
-    why the partition cannot be judged; None if it is judged."""
+    why the partition cannot be judged, else None."""
 
     row: PartitionState
     entries: tuple[JudgedEntry, ...] = ()

@@ -120,8 +120,8 @@ def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
 
 def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
     """Returns the outcome of the id's last decided transaction, in a word, and the confidence of its cause. The
-    confidence is None for a commit, an empty abort, and an abort without a known cause. Returns (None, None) before the
-    first decision about a transaction with partitions."""
+    confidence is None for a commit, an empty abort, and an abort without a stored cause. Returns (None, None) before
+    the first decision about a transaction with partitions."""
     if row.last_outcome is None:
         return None, None
     if row.last_outcome in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):

@@ -1,2 +1,2 @@
-"""Drawings as geometry: the offset ruler, the swimlane, charts by minute. Pure: computes SVG attributes from
-numbers."""
+"""Drawings as geometry: the offset ruler, the swimlane, charts by minute, the chart of expiring ids. Pure: computes SVG
+attributes from numbers."""

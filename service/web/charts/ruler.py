@@ -282,8 +282,8 @@ def draw(
 
 def _blocks(pieces: Sequence[Piece]) -> tuple[Block, ...]:
     """Returns the blocks with their labels. A label is in its block if it fits; else it is below the block if there is
-    room. Labels of hanging spans are always below; a span of unknown content has no label below. Labels of hanging and
-    open spans are placed first."""
+    room. Labels of hanging spans are always below; a filler (`Piece.is_filler`) has no label below. Labels of hanging
+    and open spans are placed first."""
     drawn = [one for one in pieces if one.span.kind != MARKER]
     labels: dict[int, tuple[Label, ...]] = {}
     taken: list[tuple[float, float]] = []

@@ -35,7 +35,7 @@ HIDDEN: Final = "hidden"
 FOLDED: Final = "folded"
 
 FILLERS: Final = frozenset({DECIDED, HIDDEN, FOLDED, "gap"})
-"""Kinds of spans with unknown content. Only these spans are cut."""
+"""Only spans of these kinds are cut."""
 
 SHOWN_FIRST: Final = frozenset({HANGING, OPEN})
 
@@ -68,8 +68,8 @@ class Piece(NamedTuple):
 
     @property
     def least(self) -> float:
-        """Returns the least width of the piece, in percent. While any piece that is drawn to scale is narrower than its
-        own least width, `scaled` draws the longest of them not to scale; at most MOST_BROKEN pieces."""
+        """Returns the least width of the piece, in percent. While some piece that is drawn to scale is narrower than
+        its least width, `scaled` breaks off the longest piece that is drawn to scale; at most MOST_BROKEN pieces."""
         return 1.6 if self.span.kind in SHOWN_FIRST else 0.0 if self.span.kind == MARKER else 0.5
 
 

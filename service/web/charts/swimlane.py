@@ -23,7 +23,8 @@ TALL: Final = 50.0
 """Height of the lane of open times, in px."""
 
 HEADROOM: Final = 1.3
-"""Factor that makes the lane of open times higher, so that the words of the timeout fit above the timeout line."""
+"""The lane of open times is this many times as high as the longest open time, or as the timeout if the timeout is
+longer: the words of the timeout fit above the timeout line."""
 
 WIDTH_PX: Final = 912.0
 """Least width of the lanes in px, in a narrow browser window. Labels that would overlap at this width are left out at
@@ -108,7 +109,7 @@ class Band(NamedTuple):
 
 class Lanes(NamedTuple):
     """The lanes of the swimlane. `timeout_y`: distance in px of the timeout line from the top of its lane; None if the
-    id's transactions never time out."""
+    id's transactions never time out, or if the timeout is not known."""
 
     ticks: tuple[Label, ...]
     now_x: float

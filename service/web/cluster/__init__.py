@@ -1,2 +1,2 @@
-"""The pages of a whole cluster (overview, pipeline, audit), and the pages over all clusters (landing page,
-notifications)."""
+"""The pages of a whole cluster (overview, applications, pipeline, audit), and the pages over all clusters (landing
+page, notifications)."""

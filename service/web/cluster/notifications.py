@@ -15,7 +15,7 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 
 @router.get("/notifications")
 def show_notifications(app: App) -> Response:
-    """Returns the page, with the receivers that fail first."""
+    """Returns the page. Receivers to which deliveries fail come first."""
     now_ms = app.now_ms()
     with app.store.read() as connection:
         found = read_receivers(connection)

@@ -1,1 +1,1 @@
-"""The pages of findings: the list, one finding, what to do about it, and the words for it."""
+"""The pages of findings: the list, one finding with its place, and the forms that mute or acknowledge it."""

@@ -130,7 +130,7 @@ def _page(
 ) -> tuple[list[Finding], str | None]:
     """Returns a page of findings and the cursor of the next page; None after the last page. The list is read in walks,
     one for each severity, the gravest first. In a walk, the finding opened last comes first. If only resolved findings
-    are selected, one walk reads all severities."""
+    are selected, one walk reads all selected severities."""
     filters = ("page", frame.name, *(sorted(one) if isinstance(one, frozenset) else one for one in selection))
     wanted = selection.severities or frozenset(Severity)
     is_over = selection.statuses == {Status.RESOLVED}

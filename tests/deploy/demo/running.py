@@ -56,7 +56,7 @@ class Demo:
         wait_until(said, lambda said: text in said, repr(text))
 
     def urls(self) -> list[str]:
-        """Returns the URLs that the demo printed, in order."""
+        """Returns the URLs at the ends of the lines that the demo printed, in order."""
         return re.findall(r"http://\S+$", self.said, re.MULTILINE)
 
     def end(self) -> int:

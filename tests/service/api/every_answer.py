@@ -1,4 +1,4 @@
-"""The addresses of every kind of answer and page, and a store that has something to show at most of them."""
+"""The addresses of many answers and pages, and a store that has data for the majority of them."""
 
 from __future__ import annotations
 

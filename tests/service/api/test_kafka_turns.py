@@ -1,6 +1,6 @@
 """Tests of REST requests that need Kafka: without brokers, with unresponsive brokers, and in a queue.
 
-Requests for markers, health and metrics bypass the queue.
+Requests that write markers, and requests for health and metrics, bypass the queue.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def test_a_layout_that_changes_nothing_begins_no_round() -> None:
         running.wait_for(1)
         running.rounds.look(WHOLE)
         running.layout = WITHOUT_1
-        running.rounds.look(WITHOUT_1)  # fewer replicas in sync: the other partition is as bad, this one stays
+        running.rounds.look(WITHOUT_1)  # both log partitions have equally few replicas in sync, so the target stays
     assert len(running.saved) == 1
 
 

@@ -1,4 +1,4 @@
-"""Tests of a running `txnscope serve` that other hosts can reach: keys, reloaded TLS certificates, refusals."""
+"""Tests of access to a running `txnscope serve`: keys, reloaded TLS certificates, refusals."""
 
 from __future__ import annotations
 

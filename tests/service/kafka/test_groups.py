@@ -74,7 +74,7 @@ def test_a_commit_in_an_open_transaction_is_unstable(
     new_topic(client, broker.bootstrap, topic, 3)
     commit(broker.bootstrap, group, topic, {0: 5, 1: 7})
     commit(broker.bootstrap, other, topic, {0: 3})
-    if not batched:  # brokers before 3.0 have only these versions
+    if not batched:  # the newest versions that brokers before 3.0 have
         newer = client.version_of
         monkeypatch.setattr(
             client, "version_of", lambda api: {OFFSET_FETCH: 7, FIND_COORDINATOR: 3}.get(api, newer(api))

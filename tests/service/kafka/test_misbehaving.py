@@ -186,7 +186,7 @@ class TestOneOfThreeBrokers:
 def test_a_host_name_whose_address_changes_is_resolved_again(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The brokers are real, and the name resolution is faked."""
+    """The broker is real, and the name resolution is faked."""
     where = {"kafka.one": "127.0.0.1"}
     look_up = socket.getaddrinfo
 

@@ -1,4 +1,5 @@
-"""Tests that requests are counted by route template and outcome, and that docs/metrics.md lists the served metrics."""
+"""Tests that requests are counted by method, route template and status, and that docs/metrics.md lists the served
+metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tests of the notifier: every receiver gets all events of each finding in order, whatever fails meanwhile."""
+"""Tests of the notifier: every receiver gets the events of each finding in order, whatever fails meanwhile. Only a
+notification that the receiver refuses again and again is dropped."""
 
 from __future__ import annotations
 
@@ -30,8 +31,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 KINDS = (Kind.OVERDUE, Kind.LONG_RUNNING, Kind.STUCK_COMPLETION)
-"""Kinds of the findings in these tests. The tests need several kinds, because no kind has more than 200 open
-findings."""
+"""Kinds of the 510 findings of an outage. One kind is not enough, because no kind has more than 200 open findings."""
 
 
 class Notebook(Receiver):
@@ -211,5 +211,5 @@ def test_only_one_of_two_services_notifies(cluster: WithFindings) -> None:
         with notifying(cluster, mail=second):
             cluster.see(observe())
             wait_until(lambda: len(first.taken) + len(second.taken), bool, "the notification")
-            time.sleep(0.3)  # what must not come gets the time in which it would
+            time.sleep(0.3)  # enough time for a second notification, which must not come
     assert len(first.taken) + len(second.taken) == 1

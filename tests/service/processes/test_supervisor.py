@@ -105,7 +105,7 @@ class Running:
 
     @property
     def pids(self) -> list[int]:
-        """Returns the pid of every child and grandchild that printed its pid."""
+        """Returns every pid that the children have printed: their own pids, and those of grandchildren."""
         return [int(number) for number in re.findall(r"pid (\d+)", self.text)]
 
     def wait_for(self, probe: Callable[[], bool]) -> None:

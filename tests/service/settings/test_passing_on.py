@@ -76,7 +76,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def in_child(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Returns the settings that a child process loads. A child process gets no flags."""
+    """Returns the settings that a child process without flags loads."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     return load({})

@@ -1,5 +1,5 @@
-"""Fixtures that give every test its own store. The store is empty, or has the newest tables and a cluster whose lease
-is held."""
+"""Fixtures that give every test its own store: without tables, with the newest tables, or also with a cluster whose
+lease is held."""
 
 from __future__ import annotations
 

@@ -153,8 +153,7 @@ ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, MarkerType.COMMIT, "orders", 3, 7
 
 
 def test_attempts_on_a_transaction_come_newest_first(cluster: Cluster) -> None:
-    """Two drivers and a service may record attempts to end the same transaction. No lease is needed to record an
-    attempt."""
+    """Several services can record attempts to end the same transaction. No lease is needed to record an attempt."""
     executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome=Outcome.UNKNOWN, error="no\nleader")
     others = ATTEMPT._replace(producer_id=8), ATTEMPT._replace(partition=4), ATTEMPT._replace(start_offset=99)
     for attempt in (ATTEMPT, executed, *others):

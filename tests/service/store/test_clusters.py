@@ -112,7 +112,7 @@ def test_a_released_lease_is_free_at_once(cluster: Cluster) -> None:
     assert lease.newest_renewal(cluster.engine, cluster.id) is None
     taken = lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS)
     assert taken == (cluster.id, "standby", 2)
-    lease.release(cluster.engine, cluster.lease)  # a lost lease cannot be released again
+    lease.release(cluster.engine, cluster.lease)  # has no effect: the lease has another holder
     assert lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS) is None
 
 

@@ -74,7 +74,7 @@ def test_the_error_names_an_inaccessible_folder_in_one_line(tmp_path: Path, monk
     def refuse(_: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "is_dir", refuse)  # a real directory would not do: root may read all of them
+    monkeypatch.setattr(Path, "is_dir", refuse)  # no real directory is refused here: root can read every directory
     with pytest.raises(StoreError, match=rf"^store sqlite:.*: {tmp_path}: Permission denied$"):
         open_engine(f"sqlite:///{tmp_path}/s.db")
 

@@ -91,7 +91,7 @@ def test_a_second_upgrade_changes_nothing(engine: Engine, capfd: pytest.CaptureF
 
 
 def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
-    """A driver and the service may start at the same time."""
+    """Several drivers and `txnscope migrate` can upgrade one store at the same time."""
     engines = [open_engine(patient(empty_url)) for _ in range(3)]
     with ThreadPoolExecutor(len(engines)) as at_once:
         list(at_once.map(upgrade, engines))

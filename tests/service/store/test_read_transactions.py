@@ -182,7 +182,7 @@ INDEXES = {
 def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str, is_first: bool) -> None:
     steps = plan(mixed, Selection(LIVE), sort, None if is_first else AFTER[sort])
     assert not [step for step in steps if step.startswith("SCAN")]
-    # SQLite may sort only rows of the same millisecond ("... FOR RIGHT PART OF ORDER BY")
+    # allowed: SQLite sorts rows of the same millisecond ("... FOR RIGHT PART OF ORDER BY")
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps
     used = {step.split("INDEX ")[1].split(" ")[0] for step in steps if "INDEX " in step}
     assert used - {"sqlite_autoindex_transactional_ids_1"} == INDEXES[sort]

@@ -96,7 +96,7 @@ def test_a_tombstone_expires_the_id_and_a_later_return_keeps_its_counts(cluster:
     expired = row(cluster.engine, cluster.id)
     assert (expired["state"], expired["offset"], expired["state_since_ms"]) == (states.EXPIRED, 3, 10_003)
     assert (expired["producer_id"], expired["timeout_ms"], expired["start_ms"]) == (7, 60_000, 5)
-    apply(cluster, entry(4, states.EXPIRED))  # a repeated append removes no partition
+    apply(cluster, entry(4, states.EXPIRED))  # a repeated tombstone does not count again
     apply(cluster, entry(5, states.EMPTY, pid=8), *transaction(6, start_ms=9, pid=8))
     reborn = row(cluster.engine, cluster.id)
     assert (reborn["state"], reborn["producer_id"], reborn["commits"]) == (states.COMPLETE_COMMIT, 8, 2)

@@ -30,8 +30,8 @@ READ_BY: Final = {
         "outcomes": "begun written refused unknown dry_run set ended created revoked",
     },
 }
-"""By the oldest revision of the store whose version of txnscope may use the store: the words that this version reads.
-Words of findings are not listed, because every version leaves out findings with words that it does not know."""
+"""The stored words that a version of txnscope reads, by the revision of the store that belongs to this version. Words
+of findings are not listed, because every version leaves out findings with words that it does not know."""
 
 
 @pytest.mark.parametrize("sort", WORDS)

@@ -30,7 +30,8 @@ FOLLOW = {
     states.PREPARE_COMMIT: [states.COMPLETE_COMMIT],
     states.PREPARE_ABORT: [states.COMPLETE_ABORT],
 }
-"""The states that `logs` draws after each state of a transaction. A state that occurs twice is drawn twice as often."""
+"""By state, the next states that `logs` draws within a transaction, besides the same state again. A state that occurs
+twice is drawn twice as often."""
 
 
 def singles(log: list[Entry]) -> Folded:

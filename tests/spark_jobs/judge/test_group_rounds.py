@@ -1,6 +1,6 @@
-"""Tests of the times at which coordinators are asked about groups. Without a stall, nothing is asked. Soon after a
-partition of a topic stalls, all groups are asked about. If a partition of `__consumer_offsets` stalls, only the groups
-of this partition are asked about."""
+"""Tests of the times at which coordinators are asked about groups. Without a stall, nothing is asked. While a partition
+of a topic is stalled, all groups are asked about, the groups on this topic more often. While only partitions of
+`__consumer_offsets` are stalled, only the groups of these partitions are asked about."""
 
 from __future__ import annotations
 

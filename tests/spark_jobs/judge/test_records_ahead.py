@@ -1,5 +1,6 @@
 """Tests that the partition's log after a group's offset is rarely read: never for a group whose offset advances, and
-once for each LSO for a group whose offset stays. A read that failed is repeated later."""
+once for each LSO for a group whose offset stays below the LSO. Above the LSO, the log is read again when it has grown,
+until there is a record. A read that failed is repeated later."""
 
 from __future__ import annotations
 

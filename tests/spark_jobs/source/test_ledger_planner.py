@@ -1,4 +1,4 @@
-"""Tests of the ledger's planner without brokers. Topics appear, disappear, move, shrink, or may not be read."""
+"""Tests of the ledger's planner without brokers. Topics appear, disappear, move, shrink, or cannot be read."""
 
 from __future__ import annotations
 

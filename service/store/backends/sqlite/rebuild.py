@@ -45,7 +45,7 @@ _COUNTED: Final = (
 _OF_APPLICATIONS: Final = "application_states"
 
 _LARGEST_CLUSTER_ID: Final = 10_000
-"""Highest number that a cluster can have. A row with a higher number comes from a damaged page."""
+"""Highest cluster number for which a missing cluster is added. A row with a higher number comes from a damaged page."""
 
 
 def _is_counted(tables: Sequence[SalvagedTable]) -> bool:

@@ -1,4 +1,4 @@
-"""Tests that a finding of lost records names the owner, the offsets, the cause and the remedy."""
+"""Tests that a finding of lost records names the owner, the offsets and the cause."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def test_a_certain_cause_is_never_wrong(life: Coordinator) -> None:
 @given(lives(), st.data())
 @settings(max_examples=300)
 def test_a_certain_cause_is_never_wrong_where_records_are_gone(life: Coordinator, data: st.DataObject) -> None:
-    """Compaction may have removed any records except the newest, and up to two of the others may be undecodable."""
+    """Compaction may have removed any records except the newest, and up to two of the remaining ones may be
+    undecodable."""
     gone = data.draw(st.sets(st.integers(0, max(len(life.log) - 2, 0))))
     broken = data.draw(st.sets(st.integers(0, len(life.log) - 1), max_size=2))
     left = [damaged(r) if r.offset in broken else r for r in life.log if r.offset not in gone or r is life.log[-1]]

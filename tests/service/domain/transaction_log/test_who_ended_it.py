@@ -71,7 +71,7 @@ def test_an_old_client_is_fenced_or_forced_out_at_the_last_epoch() -> None:
     assert aborted(OLD_CLIENT, 1, 500, epoch=32_767 - 1) == "fenced ambiguous"
     assert (
         aborted(TV2_CLIENT, 0, 500, epoch=32_767) == "unattributed ambiguous"
-    )  # written by 4.2 and earlier because of a bug
+    )  # brokers up to 4.2 write such records, because of a bug
 
 
 SOON, LATE = 1600, 1503 + 3_001

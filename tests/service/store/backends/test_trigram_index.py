@@ -154,7 +154,7 @@ def test_an_id_that_reuses_the_row_id_of_a_deleted_one_is_found(seeded: SeededCl
 
 @only_on("sqlite")
 def test_answers_stay_the_same_after_a_vacuum(seeded: SeededCluster, tmp_path: Path) -> None:
-    """SQLite does not guarantee stable row ids across VACUUM, but keeps them for a table like this one."""
+    """SQLite does not guarantee that VACUUM keeps the row ids of this table, but VACUUM does keep them."""
     trigram_index.extend(seeded.engine)
     expected = answers(seeded)
     file = seeded.engine.url.database

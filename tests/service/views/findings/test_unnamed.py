@@ -1,5 +1,5 @@
-"""Tests that the text about a finding that language models get has placeholders in place of all names, for every kind
-of facts."""
+"""Tests that language models get the text about a finding with placeholders in place of all names, for every kind of
+facts."""
 
 from __future__ import annotations
 
