@@ -59,15 +59,16 @@ def to_resolve(report: ClusterReport) -> tuple[str, Acl] | None:
     """Returns (the reason why the principal may be unable to write markers, the ACL to grant); None if the principal
     certainly can write markers. Since 3.8, ALTER on the cluster is enough (KAFKA-16513); before 3.8, CLUSTER_ACTION is
     required (`KafkaApis.handleWriteTxnMarkersRequest`)."""
-    if report.has_authorizer is False or (report.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
+    levels = [broker.newest_metadata_version or 0 for broker in report.brokers if broker.why is None]
+    is_enough = {"ALTER", "CLUSTER_ACTION"} if min(levels, default=0) >= FIRST_OF_38 else {"CLUSTER_ACTION"}
+    if report.has_authorizer is False or (report.cluster_operations or frozenset()) & is_enough:
         return None
     known = (
         "it is not granted"
         if report.cluster_operations
         else "whether it is granted shows only when a marker is written"
     )
-    levels = [broker.newest_metadata_version or 0 for broker in report.brokers if broker.why is None]
-    return known, acls.CLUSTER_ALTER if min(levels, default=0) >= FIRST_OF_38 else acls.CLUSTER_ACTION
+    return known, acls.CLUSTER_ALTER if "ALTER" in is_enough else acls.CLUSTER_ACTION
 
 
 def _brokers(report: ClusterReport) -> Iterator[Line]:

@@ -213,6 +213,9 @@ def test_markers_need_alter_and_cluster_action_before_38() -> None:
     assert to_resolve(old) == ("whether it is granted shows only when a marker is written", acls.CLUSTER_ACTION)
     assert to_resolve(FINE._replace(cluster_operations=frozenset({"ALTER", "DESCRIBE"}))) is None
     assert to_resolve(FINE._replace(has_authorizer=False)) is None
+    altering = old._replace(cluster_operations=frozenset({"ALTER", "DESCRIBE"}))
+    assert to_resolve(altering) == ("it is not granted", acls.CLUSTER_ACTION)
+    assert to_resolve(altering._replace(cluster_operations=frozenset({"CLUSTER_ACTION"}))) is None
 
 
 def test_acl_commands_have_no_duplicates_and_no_grant_within_a_wider_one() -> None:
