@@ -71,7 +71,7 @@ def bounded(
                 evidence=tuple(e for each in behind[:3] for e in one(each).evidence[:1]),
                 self_heals_at_ms=None,
                 log_partition=None,
-                ids=len(behind),
+                ids=count(behind),
                 owner=None,
                 muted_until_ms=None,
             )
@@ -87,8 +87,8 @@ def judgeable(ids: Iterable[IdState], context: Context) -> list[IdState]:
 def about_id(
     one: IdState, context: Context, *, kind: Kind, severity: Severity, facts: Facts, evidence: Iterable[Evidence] = ()
 ) -> Observation:
-    """Returns an observation of the id, with the owner and mute time of its rule and the consumer groups that wait for
-    it. `evidence`: further evidence, to come after the evidence of the newest record."""
+    """Returns an observation of the id, with the owner and mute time of its rule, and the consumer groups that wait for
+    the id's transaction. `evidence`: further evidence, to come after the evidence of the newest record."""
     observation = Observation(
         kind=kind,
         severity=severity,

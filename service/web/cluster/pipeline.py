@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from service.api.http.answers import KeptRoute
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
+from service.domain.findings.unreadable import what_happened
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, ProducerUnknown, TooManyOpen, TooManyStalled
 from service.domain.source_state import COVERED_WITHIN_MS, SourceName
@@ -49,7 +50,7 @@ _TAKES: Final = {
     UnknownKind.SOURCE: ("what it reports", _SEE_TO, None),
     UnknownKind.PARTITIONS: (_PARTITION_VERDICTS, _SEE_TO, None),
     UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if the setting is intended.", None),
-    UnknownKind.LEFT_OUT: (_PARTITION_VERDICTS, _SEE_TO, None),
+    UnknownKind.LEFT_OUT: ("findings about them", "They get findings when fewer are open.", None),
     UnknownKind.OFFSETS: ("the transactions in them", "Nothing: the records cannot be read any more.", "#rejects"),
     UnknownKind.STATES: (
         "the state of these ids; they are not reported as hanging",
@@ -64,7 +65,7 @@ are no details)."""
 
 class UnknownRow(NamedTuple):
     """A row about something unknown. `takes`: the verdicts that the unknown makes impossible. `commands`: command lines
-    to be pasted. `advice`: a text that is shown if there are no commands."""
+    to be pasted. `advice`: a text that is shown if there are no commands. `kind`: None for a row about groups."""
 
     what: str
     takes: str
@@ -72,12 +73,13 @@ class UnknownRow(NamedTuple):
     commands: tuple[str, ...]
     advice: str
     address: str | None = None
+    kind: UnknownKind | None = None
 
     @property
     def is_one_of_many(self) -> bool:
         """Returns True for a row about partitions that no permission would make readable. There may be thousands of
         these rows, each with its own reason."""
-        return self.takes == _PARTITION_VERDICTS and not self.commands
+        return self.kind is UnknownKind.PARTITIONS and not self.commands
 
 
 def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Broker]) -> list[UnknownRow]:
@@ -126,16 +128,10 @@ def _row(one: Unknown, bootstrap: str | None) -> UnknownRow:
         advice = "The partitions stalled longest are judged first; the others are judged when there are fewer."
     if one.kind is UnknownKind.SOURCE:
         takes = _TAKEN_BY_SOURCE.get(one.source or "", takes)
-    return UnknownRow(one.what, takes, one.why, commands, advice, address)
+    return UnknownRow(one.what, takes, one.why, commands, advice, address, one.kind)
 
 
 _DAY_MS: Final = 86_400_000
-_GAPS: Final = {
-    "retention": "deleted before they were read",
-    "recreated": "the topic was created again; it is read from its start",
-    "diverged": "the log no longer matches what had been read; it is read again",
-    "away": "last read too long ago, or the store was made anew; the log is read again",
-}
 
 router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
@@ -191,7 +187,7 @@ def get_pipeline(request: Request, cluster: str) -> Response:
             rejected=sum(rejects.values()),
             most_rejects=REJECTS_READ,
             gaps=clusters.gaps_since(connection, cluster_id, since_ms),
-            gap_words=_GAPS,
+            what_happened=what_happened,
             limits=limits,
         )
 

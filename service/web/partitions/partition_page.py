@@ -212,7 +212,7 @@ _SAYS: Final = {
 
 def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition | None, link: Link | None) -> Verdict:
     """Returns the verdict of the page. `judged`: None if the partition is not watched. `link`: the partition's entry in
-    the blocking chain; None if its LSO is at the high watermark. If the data are old, they cannot show that a partition
+    the blocking chain; None if the partition is not stalled. If the data are old, they cannot show that a partition
     hides nothing."""
     if judged is None:
         return Verdict("not_watched", "unknown", f"Unknown: {place} is not watched.")
@@ -222,10 +222,11 @@ def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition 
     if judged.row.why is not None:
         return Verdict(UNKNOWN, "unknown", f"Unknown: {place} cannot be read.")
     last_known = "Last known: " if freshness.is_old else ""
+    hides = f"{last_known}{place} hides {words.plural(judged.row.hidden_records, 'record')}."
     if link is None:
-        text = f"{last_known}{place} hides nothing: its LSO is at the high watermark."
+        nothing = f"{last_known}{place} hides nothing: its LSO is at the high watermark."
+        text = f"{hides} Its LSO is not stalled." if judged.row.hidden_records else nothing
         return Verdict("nothing", "unknown" if freshness.is_old else "ok", text)
-    hides = f"{last_known}{place} hides {words.plural(link.row.hidden_records, 'record')}."
     if freshness.word == READING:
         return Verdict(READING, "unknown", f"{hides} Their blocker is not judged yet.")
     tone, says = _SAYS[link.relation]

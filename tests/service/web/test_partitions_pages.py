@@ -212,6 +212,14 @@ def test_a_partition_with_old_data_is_not_fine(cluster: WithPartitions, age_ms: 
     assert ("verdict--ok" in page.html) == (age_ms == 0)
 
 
+def test_a_partition_whose_lso_moves_below_the_high_watermark_hides_records(cluster: WithPartitions) -> None:
+    cluster.read([Id(b"a")])
+    cluster.look(moving_partition(last_stable_offset=END - 3))
+    page = page_of(cluster.url, HERE)
+    assert shows(page.texts["verdict"], "orders-0 hides 3 records. Its LSO is not stalled.", "follow the LSO")
+    assert "verdict--ok" in page.html
+
+
 def test_the_page_counts_stalled_partitions_that_are_not_judged(
     cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from service.domain.findings.kinds import Kind
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
 from service.store import clusters
+from service.store.writers.findings import FindingWriter
 from service.views import words
 from service.views.cluster.description import Broker
 from service.views.grants import bootstrap_of, lines_of
@@ -177,7 +178,9 @@ def test_gaps_are_shown_with_their_offsets_and_reason(cluster: WithPartitions) -
     cluster.look(moving_partition())
     page = page_of(cluster.url, PATH)
     reported = page.texts["rejects"].replace("\N{EN DASH}", " ")
-    assert shows(reported, "0 rejects, 1 gap", "__transaction_state-0@0 4,210", "deleted before they were read")
+    assert shows(
+        reported, "0 rejects, 1 gap", "__transaction_state-0@0 4,210", "the records were deleted before they were"
+    )
     assert len(page.rows("unknown-")) == 1
 
 
@@ -189,6 +192,16 @@ def test_thousands_of_reasons_are_not_all_listed(cluster: WithPartitions) -> Non
     assert len(page.rows("unknown-")) == PARTITIONS_SHOWN
     assert "5 more partitions" in page.texts["unknown"]
     assert "three confirmation steps" in page.rows("unknown-")[0]
+
+
+def test_conditions_without_a_finding_are_listed_among_thousands_of_partitions(cluster: WithPartitions) -> None:
+    cluster.read()
+    over = PARTITIONS_SHOWN + 5
+    cluster.look(*(fact for n in range(over) for fact in (stalled_partition(n), read(entry(n), partition=n))))
+    FindingWriter(cluster.engine, cluster.lease).save_truncated({Kind.OVERDUE: 7})
+    rows = page_of(cluster.url, PATH).rows("unknown-")
+    assert len(rows) == PARTITIONS_SHOWN + 1
+    assert shows(rows[-1], "7 overdue_transaction", "findings about them", "got no finding", "when fewer are open")
 
 
 def test_commands_appear_only_where_a_permission_can_be_granted() -> None:

@@ -185,6 +185,18 @@ def test_expiring_ids_share_a_finding_by_prefix() -> None:
     assert "2026-09-21 16:13:20 UTC" in found[0].summary
 
 
+def test_a_shared_finding_about_expiring_ids_counts_ids_and_not_prefixes() -> None:
+    groups = MOST_IDS + 2
+    ids = [
+        id_now(f"{chr(97 + n // 26)}{chr(97 + n % 26)}-{i}", states.EMPTY, 166 * H)
+        for n in range(groups)
+        for i in range(9)
+    ]
+    found = ids_running_out.expiring(ids, context())[-1]
+    assert (found.subject, found.ids) == (Subject(), 18)
+    assert found.summary.startswith("18 more")
+
+
 def test_a_short_expiration_shortens_the_notice_before_expiry() -> None:
     assert ids_running_out.soon_ms(168 * H) == 24 * H
     assert ids_running_out.soon_ms(7 * S) == S
