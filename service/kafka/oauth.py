@@ -49,11 +49,13 @@ UNKNOWN_LIFE_MS: Final = 60_000
 
 _MOST_BYTES: Final = 1 << 20
 _EXTENSION: Final = "extension_"
+_CREDENTIALS: Final = re.compile(r"^([a-z]+://)?[^/]*@", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, 2.1
 
 
 class Token(NamedTuple):
-    """A token. `expires_at_ms`: by the issuer's clock; None if the token does not show when it expires."""
+    """A token. `expires_at_ms`: by the issuer's clock or, if it comes from `expires_in`, by the local clock; None if it
+    is not known when the token expires."""
 
     text: str
     expires_at_ms: int | None
@@ -72,7 +74,7 @@ class ClientCredentials:
     that names the source, but neither token nor secret.
     """
 
-    url: str
+    url: str = field(repr=False)
     client_id: str
     client_secret: str = field(repr=False)
     scope: str | None
@@ -107,7 +109,7 @@ class ClientCredentials:
             raise KafkaUnavailable(f"no token from {place}: {e}") from e
         if answer.status != HTTPStatus.OK:
             raise KafkaUnavailable(f"no token from {place}: it answers {answer.status}{_error_in(answer.body)}")
-        return _token_of(answer.body, now_ms, self.url)
+        return _token_of(answer.body, now_ms, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,8 @@ def source_of(properties: Mapping[str, str], options: Mapping[str, str]) -> Toke
     if parts.scheme == "file":
         return TokenFile(Path(unquote(parts.path)))
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{ENDPOINT}: {url!r} is not a URL that begins with https://, http:// or file://")
+        shown = _CREDENTIALS.sub(r"\1", url)
+        raise ValueError(f"{ENDPOINT}: {shown!r} is not a URL that begins with https://, http:// or file://")
     client_id = properties.get(CLIENT_ID) or options.get("clientId")
     client_secret = properties.get(CLIENT_SECRET) or options.get("clientSecret")
     if not client_id or not client_secret:

@@ -188,7 +188,8 @@ class Metrics:
         return page.plain, headers
 
     def stored(self, now_ms: int) -> Collected:
-        """Reads and returns the metrics of the store. They are the same for every service on the store."""
+        """Reads and returns the metrics of the store. Except for UP and RENDER_SECONDS, they are the same for every
+        service on the store."""
         with self._making:
             self._now_ms = now_ms
             return self._stored.collected()
@@ -205,9 +206,10 @@ class Metrics:
 
 
 def _takes_gzip(accept_encoding: str) -> bool:
-    """Returns whether the client accepts gzip (RFC 9110 12.5.3); a quality of 0 means no."""
+    """Returns whether the client accepts gzip (RFC 9110 12.5.3). `*` stands for codings that are not listed; a quality
+    of 0 means no."""
+    accepted: dict[str, bool] = {}
     for item in accept_encoding.lower().split(","):
         coding, _, parameters = item.partition(";")
-        if coding.strip() in ("gzip", "*"):
-            return not re.fullmatch(r"\s*q=0(\.0*)?\s*", parameters)
-    return False
+        accepted[coding.strip()] = not re.fullmatch(r"\s*q=0(\.0*)?\s*", parameters)
+    return accepted.get("gzip", accepted.get("*", False))

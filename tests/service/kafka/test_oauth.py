@@ -138,7 +138,7 @@ class TestCommand:
 @contextmanager
 def asking(answer: Served) -> Iterator[ClientCredentials]:
     with serving(answer) as address:
-        yield ClientCredentials(f"http://{address}/token?tenant=1", "ann", "s3cret", None, None)
+        yield ClientCredentials(f"http://u:s3cret@{address}/token?tenant=1", "ann", "s3cret", None, None)
 
 
 class TestEndpoint:
@@ -155,8 +155,8 @@ class TestEndpoint:
     def test_a_failing_endpoint_is_named_in_one_line_without_the_secret(self, answer: bytes, why: str) -> None:
         with asking(Served(answer)) as credentials, pytest.raises(KafkaUnavailable) as failure:
             credentials.fetch(0)
-        place = credentials.url.split("/")[2]
-        assert re.fullmatch(f"no token from ({place}|{re.escape(credentials.url)}): {why}", str(failure.value))
+        place = credentials.url.split("/")[2].removeprefix("u:s3cret@")
+        assert re.fullmatch(f"no token from {place}: {why}", str(failure.value))
         assert "s3cret" not in str(failure.value) + repr(credentials)
 
     @pytest.mark.parametrize("sent", [b"", b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
@@ -191,6 +191,8 @@ class TestEndpoint:
             "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url or txnscope.oauthbearer.token.command",
         ),
         ("sasl.oauthbearer.token.endpoint.url=ftp://a/", "'ftp://a/' is not a URL that begins with https://"),
+        ("sasl.oauthbearer.token.endpoint.url=ftp://u:pw@a/", "'ftp://a/' is not a URL that begins with https://"),
+        ("sasl.oauthbearer.token.endpoint.url=u:pw@a", "'a' is not a URL that begins with https://"),
         (
             "sasl.oauthbearer.token.endpoint.url=https://a/",
             "no client id and secret: set sasl.oauthbearer.client.credentials.client.id and",

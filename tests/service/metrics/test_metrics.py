@@ -267,7 +267,16 @@ def test_the_accept_header_determines_the_format(engine: Engine, metrics: Metric
 
 @pytest.mark.parametrize(
     ("accept_encoding", "zipped"),
-    [("gzip, deflate", True), ("br;q=1.0, gzip;q=0.5", True), ("", False), ("identity", False), ("gzip;q=0", False)],
+    [
+        ("gzip, deflate", True),
+        ("br;q=1.0, gzip;q=0.5", True),
+        ("", False),
+        ("identity", False),
+        ("gzip;q=0", False),
+        ("*;q=0, gzip", True),
+        ("*", True),
+        ("*, gzip;q=0", False),
+    ],
 )
 def test_gzip_is_used_when_the_client_accepts_it(
     engine: Engine, metrics: Metrics, accept_encoding: str, zipped: bool
