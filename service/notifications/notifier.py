@@ -143,7 +143,11 @@ class _Delivery:
 
     def _succeeded(self, batch: Batch) -> None:
         if batch.dropped:
-            log.warning("%s: %d events were deleted before the receiver took them", self.name, batch.dropped)
+            log.warning(
+                "%s: up to %d events were deleted before the receiver took them, and are skipped",
+                self.name,
+                batch.dropped,
+            )
         if batch.is_news or self._is_failing:
             self._outbox.done(self._held, batch, self._now_ms())
         self._is_failing = False

@@ -3,9 +3,9 @@
 A leader accepts a marker under two conditions: the producer epoch is not below the producer id's last epoch on the
 partition, and the coordinator epoch is not below that of the last marker. DescribeProducers reports both epochs.
 
-Nothing that happens between the last step and the marker does harm, because no transactional.id has the producer id and
-epoch any more. If a producer writes to the partition meanwhile, it has a newer epoch, and the leader refuses the
-marker. If somebody else writes the same marker first, our marker ends nothing.
+Nothing that happens between the last step and the marker does harm, because no coordinator knows an id with the
+producer id and epoch any more. If a producer writes to the partition meanwhile, it has a newer epoch, and the leader
+refuses the marker. If somebody else writes the same marker first, our marker ends nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.open_entries import Entry
+from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.verdict import Decided
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader
@@ -34,7 +35,8 @@ REASONS: Final = {
 
 class WayOut(NamedTuple):
     """The marker that ends a hanging transaction, as of `checked_at_ms`. `coordinator_epoch`: the coordinator epoch of
-    the producer id's last marker on the partition; 0 if there is none.
+    the producer id's last marker on the partition; 0 if there is none. `log_partition`: the partition of the
+    transaction log that has the owner's records; None if no owner is known, and all partitions were read.
     """
 
     commit: bool
@@ -47,6 +49,7 @@ class WayOut(NamedTuple):
     start_offset: int
     reason: str
     checked_at_ms: int
+    log_partition: int | None
 
     @property
     def marker(self) -> MarkerType:
@@ -82,15 +85,17 @@ def way_out(
         entry.start_offset,
         reason,
         seen.asked_at_ms,
+        None if owner is None else owner.log_partition,
     )
 
 
 def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
     """Returns the steps in words, in order. The last step is writing the marker, which was done if `executed` is
     True."""
+    log = TOPIC if way.log_partition is None else f"{TOPIC}-{way.log_partition}, which has the owner's records,"
     return (
         f"read {way.place}: the transaction is still open at offset {way.start_offset}",
-        "read the transaction log to its end at that time: no transaction in it will end this one",
+        f"read {log} to its end at that time: no transaction in it will end this one",
         f"derived the decision from both logs: {'COMMIT' if way.commit else 'no COMMIT'}, as in the finding",
         f"read {way.place} again: the transaction is still open",
         f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, the leader of {way.place}",
