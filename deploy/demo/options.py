@@ -26,6 +26,7 @@ WORKLOAD_TIMEOUT_MS = 10_000
 
 
 LAST_PORT = 65_535
+FIRST_UNPRIVILEGED = 1_024
 
 
 class BadOption(Exception):
@@ -113,9 +114,11 @@ def _all_ports(options: Options) -> list[_ProgramPorts]:
 
 
 def _free_after(port: int, count: int, ours: set[int]) -> int:
-    """Returns the first port after `port` from which on `count` consecutive ports are free and not in `ours`; 0 if
-    there is none."""
-    candidates = ((*range(first, first + count),) for first in range(port + 1, LAST_PORT - count))
+    """Returns the next port after `port` (below it, if there is none) from which on `count` consecutive ports are free
+    and not in `ours`; 0 if no port is left."""
+    last = LAST_PORT - count + 1
+    firsts = (*range(port + 1, last + 1), *range(FIRST_UNPRIVILEGED, min(port, last) + 1))
+    candidates = ((*range(first, first + count),) for first in firsts)
     return next((block[0] for block in candidates if ours.isdisjoint(block) and all(map(is_free, block))), 0)
 
 

@@ -34,7 +34,7 @@ def main() -> int:
     interrupt_on_signals()
     revision = options.revision or newest_tag()
     if revision is None:
-        sys.stderr.write("there is no tag yet: name the revision to upgrade from with FROM=REVISION\n")
+        sys.stderr.write("there is no tag yet: name the revision to upgrade from (--from, or FROM of the Makefile)\n")
         return 2
     with TemporaryDirectory(prefix="txnscope-revisions-") as directory:
         old = installed(revision, Path(directory) / "old")

@@ -122,7 +122,6 @@ class Cluster:
         self.txn: Txn | None = None
         self.txns: list[Txn] = []
         self.unmarked: set[str] = set()
-        self.lost_answer = False
         self.next_producer_id = 4000
 
     # the clocks
@@ -211,8 +210,8 @@ class Cluster:
     def is_foreign(self, batches: list[Batch]) -> bool:
         """Returns whether the entry holds copied batches whose producer id this cluster has assigned by now.
 
-        Before the assignment, the entry is an orphan. If the id that got the producer id has listed the partition under
-        the same epoch, the copied batches cannot be distinguished from batches of this id.
+        Before the assignment, the entry is an orphan. Also returns False if the id that got the producer id has listed
+        the partition under the same epoch: the copied batches cannot be distinguished from batches of this id.
         """
         own = {(one.producer_id, one.epoch) for one in self.txns if JUDGED in one.listed}
         first = batches[0]

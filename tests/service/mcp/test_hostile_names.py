@@ -1,5 +1,5 @@
-"""Tests that names which contain instructions, markup or invisible characters change nothing but the fields that have
-names."""
+"""Tests that names which contain instructions, markup or invisible characters change only the fields for names, and
+fields that are made from names."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_hostile_names_change_nothing_but_the_fields_that_have_names(tmp_path: Path, transport: str) -> None:
+def test_hostile_names_change_only_what_names_the_subject(tmp_path: Path, transport: str) -> None:
     plain = Names(PLAIN, "billing")
     with incident(tmp_path / "plain", plain) as url:
         expected = talk_to(url, transport)(investigation(plain))

@@ -6,7 +6,7 @@ import pytest
 
 from service.views import words
 
-NOON_MS = 1_790_000_000_000  # 2026-09-21 14:13:20 UTC
+AT_MS = 1_790_000_000_000  # 2026-09-21 14:13:20 UTC
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_count_of_one_has_the_singular() -> None:
 
 
 def test_times_have_their_date_on_another_day() -> None:
-    assert words.clock(NOON_MS, NOON_MS + 1_000) == "14:13:20"
-    assert words.clock(NOON_MS, NOON_MS + 86_400_000) == "2026-09-21 14:13:20"
-    assert words.exact(NOON_MS + 7) == "2026-09-21 14:13:20.007"
-    assert words.iso(NOON_MS + 7) == "2026-09-21T14:13:20.007Z"
+    assert words.clock(AT_MS, AT_MS + 1_000) == "14:13:20"
+    assert words.clock(AT_MS, AT_MS + 86_400_000) == "2026-09-21 14:13:20"
+    assert words.exact(AT_MS + 7) == "2026-09-21 14:13:20.007"
+    assert words.iso(AT_MS + 7) == "2026-09-21T14:13:20.007Z"

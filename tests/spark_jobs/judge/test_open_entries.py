@@ -245,9 +245,9 @@ def test_a_sample_of_the_partition_and_the_log_end_make_a_candidate(lab: Lab) ->
     assert (found.status, found.life.confirmed_at_ms) == ("candidate", None)
 
 
-def test_a_log_end_counts_only_if_a_later_sample_shows_an_open_entry(lab: Lab) -> None:
-    """A sample that was taken after the request for the log end must still show the entry as open. Otherwise the
-    transaction may have ended since the entry was stored, and nothing hangs."""
+def test_a_log_end_counts_only_with_an_open_entry_in_its_answer(lab: Lab) -> None:
+    """The answer with the log end must also have a later check of the partition that shows the entry as open. Otherwise
+    the transaction may have ended since the entry was stored, and nothing hangs."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -597,7 +597,7 @@ def test_a_manual_abort_loses_records_only_of_a_committed_transaction(lab: Lab, 
 
 def test_adopted_committed_records_are_found_without_a_hang(lab: Lab) -> None:
     """The client continued at once, so the committed records never counted as hanging. The judge finds them, because it
-    reads every entry that has been open for five seconds."""
+    reads an entry that has been open for five seconds and may have records of an earlier transaction."""
     start_ms = NOW_MS - 1_000
     for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
         lab.log(NOW_MS, entry(lab.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
