@@ -119,7 +119,7 @@ class Liveness:
         """Yields a part that exists until the block ends. The part is stuck after `limit_s` without a step; before its
         first step, after `start_s`.
 
-        `holds_lease`: the lease protects the part's writes.
+        `holds_lease`: the lease is renewed only while this part makes progress.
         """
         pulse = None
         if holds_lease and self._folder is not None:

@@ -61,8 +61,8 @@ class Figures:
 
 @dataclass
 class Polled:
-    """The answers so far: figures by phase, the number of good answers, and the number of other answers and of failed
-    requests, by status and reason."""
+    """The results so far. `phases`: the figures of each phase, by its name. `answers`: the number of good answers.
+    `others`: by status or reason, the number of other answers and of failed requests."""
 
     phases: dict[str, Figures] = field(default_factory=dict)
     answers: int = 0

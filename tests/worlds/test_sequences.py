@@ -309,7 +309,7 @@ def test_an_open_unlisted_transaction_may_still_commit() -> None:
     assert found.overrules
 
 
-def test_a_client_may_have_begun_again_after_a_commit_with_the_same_epoch() -> None:
+def test_a_client_may_have_begun_again_after_a_commit_of_the_entrys_epoch() -> None:
     """Under TV2, the leader does not add the partition to the next transaction while the entry is open. So if the next
     transaction has written only to this partition, it is not in the transaction log yet."""
     story = Story(Protocol.TV2).init()

@@ -12,8 +12,9 @@ from service.domain.reasons.reason import Reason
 @dataclass(frozen=True, slots=True)
 class ObservedPartition(PartitionObservation):
     """The newest observation of a partition. If `why` is set, the offsets are those of the answer at `answered_at_ms`;
-    if `answered_at_ms` is None, the partition never answered, and the offsets are -1. `read_at_ms`: the time of the
-    newest read; None if nothing was read, or the LSO has reached the high watermark since."""
+    if `answered_at_ms` is None, the partition never answered or no longer exists, and the offsets are -1.
+    `read_at_ms`: the time of the newest read; None if nothing was read, or the LSO has reached the high watermark
+    since."""
 
     answered_at_ms: int | None = None
     read_at_ms: int | None = None
@@ -71,7 +72,8 @@ class PartitionState(ObservedPartition):
 
     @property
     def hidden_records(self) -> int:
-        """Returns the number of offsets that read_committed consumers do not see."""
+        """Returns the number of offsets from the LSO to the high watermark, which read_committed consumers do not get
+        yet."""
         return max(self.high_watermark - self.last_stable_offset, 0)
 
     @property

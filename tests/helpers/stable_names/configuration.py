@@ -1,5 +1,5 @@
-"""The names of the configuration: keys and their allowed values, environment variables, and defaults of single
-values."""
+"""The names of the configuration: keys and their allowed values, environment variables, and defaults that
+are texts, numbers or booleans."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(9,0) ctv=2      # pid_rotated, certain
         30 Ongoing(9,0) ctv=2""",
     ),
-    "TV2 client fenced at the last epoch, 4.3": (
+    "TV2 client fenced at the highest epoch, Kafka 4.3": (
         (NAMED,),
         """
         10 Ongoing(7,32766) ctv=2
