@@ -8,7 +8,7 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from service.kafka.client import KafkaClient
 
-NEEDS: Final = "ALTER or CLUSTER_ACTION on the cluster"
+NEEDS: Final = "CLUSTER_ACTION on the cluster (from Kafka 3.8 on, ALTER is enough)"
 """Permission to write a marker. Before Kafka 3.8, only CLUSTER_ACTION allows this (KAFKA-16513)."""
 
 _LEGACY = 1  # has no transaction version: Kafka assumes 0, and then accepts a marker with the producer's own epoch

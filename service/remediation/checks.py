@@ -81,7 +81,10 @@ def nobody_owns(
         )
     if owner is not None and will_end(entry, owner):
         name = display_id(owner.transactional_id)
-        raise Refused(f"the coordinator of {name} will write the marker: {name} is {NAMES[owner.state]}")
+        raise Refused(
+            f"{name} is {NAMES[owner.state]} and includes the partition: the marker of that transaction will end these"
+            " records, with its own outcome"
+        )
     if owner is not None and is_left_behind(entry, owner) and not _is_unknown_to_all(owner, client):
         raise Refused(
             f"partitions were added to {TOPIC}, and a coordinator that has not restarted since then may still end"

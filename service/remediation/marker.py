@@ -14,11 +14,15 @@ from service.remediation.way_out import WayOut
 
 _INVALID_PRODUCER_EPOCH: Final = 47
 _COORDINATOR_FENCED: Final = 52
+_PERHAPS_APPENDED: Final = frozenset({-1, 6, 7, 20})
+"""Errors after which the leader may have the marker in its log: the leader appends the marker, then waits for its
+replicas, and may give up (REQUEST_TIMED_OUT), lose replicas (NOT_ENOUGH_REPLICAS_AFTER_APPEND) or lose the leadership
+(NOT_LEADER_OR_FOLLOWER) meanwhile (`ReplicaManager.appendRecords`). UNKNOWN_SERVER_ERROR shows nothing."""
 
 
 class Unanswered(KafkaUnavailable):
-    """The request with the marker got no answer: the marker may be in the log, may still be appended, or may never have
-    reached the broker."""
+    """The request with the marker got no answer, or one that leaves it open: the marker may be in the log, may still be
+    appended, or may never have reached the broker."""
 
 
 def write(client: KafkaClient, way: WayOut) -> None:
@@ -36,11 +40,7 @@ def write(client: KafkaClient, way: WayOut) -> None:
             commit=way.commit,
         )
     except KafkaUnavailable as e:
-        raise Unanswered(
-            f"it is not known whether {way.marker} was written to {way.place} ({e}): if it was written, the"
-            " finding resolves within seconds; if the finding does not resolve, repeat the request: all checks are made"
-            " again"
-        ) from e
+        raise Unanswered(_unknown(way, str(e))) from e
     if code == errors.NONE:
         return
     if code == errors.CLUSTER_AUTHORIZATION_FAILED:
@@ -50,9 +50,18 @@ def write(client: KafkaClient, way: WayOut) -> None:
             f"nothing was written: broker {way.leader.node} refuses the marker, because producer id {way.producer_id}"
             f" has a newer epoch or marker on {way.place} ({error_text(code)})"
         )
+    if code in _PERHAPS_APPENDED:
+        raise Unanswered(_unknown(way, f"broker {way.leader.node} answers with {error_text(code)}"))
     if code in errors.TRANSIENT:
         raise KafkaUnavailable(
             f"nothing was written: broker {way.leader.node} cannot write the marker now ({error_text(code)}):"
             " repeat the request"
         )
     raise KafkaRefused(f"nothing was written: broker {way.leader.node} refuses the marker ({error_text(code)})")
+
+
+def _unknown(way: WayOut, why: str) -> str:
+    return (
+        f"it is not known whether {way.marker} was written to {way.place} ({why}): if it was written, the finding"
+        " resolves within seconds; if the finding does not resolve, repeat the request: all checks are made again"
+    )

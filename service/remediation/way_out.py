@@ -27,8 +27,8 @@ from service.remediation.checks import Reading, Refused, is_fenced, nobody_owns,
 REASONS: Final = {
     Decided.COMMIT: "its coordinator committed the transaction, and the COMMIT marker is missing here",
     Decided.ABORT: "no committed transaction can have written the records, and no marker ended them:"
-    " ABORT loses nothing",
-    Decided.NONE: "the records belong to no committed transaction: ABORT loses nothing",
+    " ABORT discards no committed record",
+    Decided.NONE: "the records belong to no committed transaction: ABORT discards no committed record",
 }
 """The reason why the marker is right, by decision. For a decision that is missing here, no marker is written."""
 

@@ -153,7 +153,7 @@ def test_no_marker_is_written_for_a_transaction_that_will_end(here: ResolveClien
     for hang, state in ((claim, "Ongoing"), (completing, "Prepare")):
         lab.app.wait_until_read()
         says = here.refusal(here.claimed(hang))
-        assert "will write the marker" in says
+        assert "the marker of that transaction will end these records" in says
         assert state in says
     live.end(commit=True)
     assert "has no open transaction on r-owned-0 any more" in here.refusal(here.claimed(claim))

@@ -292,7 +292,7 @@ LISTED = (Participants("orders", (0,)),)
     [
         (
             FENCED._replace(state=states.ONGOING, topics=LISTED),
-            "the coordinator of pay will write the marker: pay is Ongoing",
+            "pay is Ongoing and includes the partition: the marker of that transaction will end these records",
         ),
         (FENCED._replace(state=states.ONGOING, topics=LISTED, start_ms=NOW_MS - 7_200_000), "pay is Ongoing"),
         (FENCED._replace(state=states.PREPARE_COMMIT, topics=LISTED), "pay is PrepareCommit"),
@@ -367,7 +367,7 @@ def test_an_owner_that_is_read_during_the_checks_prevents_the_marker(here: Resol
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()
-    refused(here, "the coordinator of pay will write the marker: pay is Ongoing")
+    refused(here, "pay is Ongoing and includes the partition: the marker of that transaction will end these records")
     late.join()
 
 
@@ -411,9 +411,9 @@ def test_a_refusal_of_the_broker_has_its_status_and_reason(here: ResolveApi) -> 
     for code, status, says in (
         (47, 409, "producer id 7 has a newer epoch or marker on orders-0 (error 47 INVALID_PRODUCER_EPOCH)"),
         (52, 409, "(error 52 TRANSACTION_COORDINATOR_FENCED)"),
-        (31, 502, "no permission to write markers: grant ALTER or CLUSTER_ACTION on the cluster"),
-        (6, 503, "broker 2 cannot write the marker now (error 6 NOT_LEADER_OR_FOLLOWER)"),
-        (-1, 502, "broker 2 refuses the marker (error -1 UNKNOWN_SERVER_ERROR)"),
+        (31, 502, "no permission to write markers: grant CLUSTER_ACTION on the cluster"),
+        (8, 503, "broker 2 cannot write the marker now (error 8 BROKER_NOT_AVAILABLE)"),
+        (19, 502, "broker 2 refuses the marker (error 19 NOT_ENOUGH_REPLICAS)"),
     ):
         before = len(here.audited())
         here.brokers.answer = lambda code=code: code  # type: ignore[misc]
@@ -423,6 +423,15 @@ def test_a_refusal_of_the_broker_has_its_status_and_reason(here: ResolveApi) -> 
         assert says in answer.json()["detail"]
         assert ("Retry-After" in answer.headers) == (status == 503)
         assert here.audited()[before:] == [("ann", Outcome.BEGUN), ("ann", Outcome.REFUSED)]
+
+
+@pytest.mark.parametrize("code", [-1, 6, 7, 20])
+def test_a_marker_that_the_leader_may_have_appended_is_not_said_to_be_unwritten(here: ResolveApi, code: int) -> None:
+    here.brokers.answer = lambda: code
+    answer = here.execute()
+    assert answer.status_code == 503
+    assert answer.json()["detail"].startswith("it is not known whether")
+    assert here.audited() == [("ann", Outcome.BEGUN), ("ann", Outcome.UNKNOWN)]
 
 
 def test_without_an_answer_of_the_broker_the_outcome_is_unknown(here: ResolveApi) -> None:
