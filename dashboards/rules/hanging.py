@@ -52,7 +52,7 @@ EACH: Final = Alert(
     description="No coordinator will ever end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
     " producer without a known transactional.id{{ end }} on {{ $labels.topic }}-{{ $labels.partition }}: read_committed"
     " consumers are blocked there until a marker is written by hand. Waiting does not end the transaction, nor do its"
-    " timeout and restarts. The finding says which marker, and how. Last reported at"
+    " timeout and restarts. The finding says which marker is right, where that is known. Last reported at"
     " {{ $value | humanizeTimestamp }}. " + _HOLDS,
     page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
 )

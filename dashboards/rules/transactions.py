@@ -64,8 +64,8 @@ MISMATCH: Final = on_finding(
     wait="1m",
     summary="A coordinator of {{ $labels.cluster }} contradicts the transaction log",
     description="The answers of the coordinator about {{ $value | humanize }} transactional.id(s) of"
-    " {{ $labels.cluster }} contradict the transaction log: the coordinator has loaded its partition of"
-    " __transaction_state only in part, and may never end the open transactions of these ids.",
+    " {{ $labels.cluster }} contradict the transaction log: either the coordinator has loaded its partition of"
+    " __transaction_state only in part, or an append failed; it may never end the open transactions of these ids.",
 )
 
 EXPANDED: Final = on_finding(
@@ -74,9 +74,9 @@ EXPANDED: Final = on_finding(
     wait="1m",
     summary="Partitions were added to the transaction log of {{ $labels.cluster }}",
     description="Partitions were added to __transaction_state of {{ $labels.cluster }}: ids have records in a partition"
-    " where no coordinator looks for them ({{ $value | humanize }} finding). Transactions that are open there"
-    " never time out. The finding (transaction_log_expanded) names such ids; hanging transactions are named one by one,"
-    " with their marker.",
+    " where no coordinator looks for them once the brokers have restarted ({{ $value | humanize }} finding)."
+    " Transactions that are open there then never time out. The finding (transaction_log_expanded) names such ids;"
+    " those that are proven to hang have findings of their own.",
 )
 
 TIMED_OUT_TOGETHER: Final = on_finding(

@@ -77,7 +77,7 @@ def _by_operator(one: Finding) -> Fields:
         return {}
     found: Fields = {} if command is None else {"command": command}
     if one["status"] == Status.CONFIRMED:
-        found["dry_run"] = f"txnscope resolve {one['id']} --cluster {shlex.quote(one['cluster'])}"
+        found["dry_run"] = f"txnscope resolve {one['id']} --cluster {shlex.quote(one['cluster'])} --key-file FILE"
     return found
 
 

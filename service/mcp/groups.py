@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from service.domain.partitions.blocked_groups import BLOCKED
+from service.domain.partitions.blocked_groups import BLOCKED, GroupRelation
 from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.mcp.asking import Ask, Refused
 from service.mcp.data import Fields, known, more, name, quoted
@@ -28,10 +28,9 @@ Row = Mapping[str, Any]
 async def why_is_group_blocked(ask: Ask, cluster: str, group: str) -> Fields:
     page = await ask("clusters", cluster, "groups", group=group, limit=str(_READ))
     rows: Sequence[Row] = page["items"]
-    blocked = [one for one in rows if one["relation"] in _BLOCKED]
     worst = sorted(rows, key=lambda one: one["relation"] not in _BLOCKED)[:PLACES]
     answer = name("group", group) | {
-        "is_blocked": bool(blocked),
+        "is_blocked": _is_blocked(rows, is_whole=page["next_cursor"] is None),
         "as_of": page["as_of"],
         "partitions": [await _place(ask, cluster, one) for one in worst],
     }
@@ -40,11 +39,18 @@ async def why_is_group_blocked(ask: Ask, cluster: str, group: str) -> Fields:
     return answer | more("partitions", len(rows) - len(worst) + (page["next_cursor"] is not None))
 
 
+def _is_blocked(rows: Sequence[Row], *, is_whole: bool) -> bool | None:
+    """Returns whether some row says that the group is blocked; None if none does, but not all rows are known."""
+    if any(one["relation"] in _BLOCKED for one in rows):
+        return True
+    return False if is_whole and all(one["relation"] != GroupRelation.UNKNOWN for one in rows) else None
+
+
 async def _nothing_seen(ask: Ask, cluster: str) -> str:
     counts = (await ask("clusters", cluster))["partitions"]
     seen = (
-        "No open transaction holds up a partition on which a group of this name has offsets or members, or there is no"
-        " such group."
+        "No group of this name is known at a partition that an open transaction holds up. A group whose offsets cannot"
+        " be read is not known: see findings of kind coverage_gap."
     )
     if counts["unknown"] or counts["not_covered"]:
         seen += (

@@ -90,8 +90,8 @@ TOOLS: Final = (
     Tool(
         "what_is_wrong",
         "What is wrong with Kafka transactions now: verdict, hanging transactions, gravest open findings with advice,"
-        " and what cannot be judged. Start here. Without `cluster`: all clusters. Only the verdict nothing_hangs is an"
-        " all-clear.",
+        " and what cannot be judged. Start here. Without `cluster`: all clusters. The verdict nothing_hangs says"
+        " that nothing watched hangs or blocks now; findings may report other losses.",
         {"cluster": _CLUSTER},
         what_is_wrong,
         frozenset({"cluster"}),

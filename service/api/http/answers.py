@@ -116,6 +116,8 @@ REFRESH: Final = "x-refresh"
 """The header that an open page sends when it refreshes itself. The answer to such a request needs nothing from
 Kafka."""
 
+_ASKED_KAFKA: Final = "asked_kafka"
+
 Render = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -127,6 +129,11 @@ class _Question(NamedTuple):
     query: str
     is_refresh: bool
     grants: frozenset[Grant]
+
+
+def note_question_to_kafka(request: Request) -> None:
+    """Notes that the answer to the request contains an answer of Kafka. Such an answer is not kept."""
+    setattr(request.state, _ASKED_KAFKA, True)
 
 
 class _Kept(NamedTuple):
@@ -149,7 +156,7 @@ class Answers:
         """Returns the kept answer if it is up to date, else the answer that `render` returns. Raises what `render`
         raises."""
         is_refresh, grants = REFRESH in request.headers, principal_of(request).grants
-        question = _Question(request.url.path, request.url.query, is_refresh, grants)
+        question = _Question(request.scope["path"], request.url.query, is_refresh, grants)
         kept = self._kept.get(question)
         if kept is not None and self._is_new(kept) and kept.version == await self._version():
             return _copy(kept.response)
@@ -168,7 +175,7 @@ class Answers:
                 return kept.response
             response = await render(request)
             self._kept = {question: kept for question, kept in self._kept.items() if self._is_new(kept)}
-            if version is not None and response.status_code == 200:
+            if version is not None and response.status_code == 200 and not hasattr(request.state, _ASKED_KAFKA):
                 self._kept[question] = _Kept(_copy(response), version, at_ms)
             return response
 
@@ -180,7 +187,8 @@ class Answers:
 
 
 class KeptRoute(APIRoute):
-    """The route of a GET whose answer depends on the store, the time and `_Question` alone."""
+    """The route of a GET whose answer depends on the store, the time and `_Question` alone, unless its function calls
+    `note_question_to_kafka`."""
 
     def get_route_handler(self) -> Render:
         render = super().get_route_handler()

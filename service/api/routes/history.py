@@ -75,7 +75,8 @@ def get_rates(
     cursor: Cursor = None,
 ) -> Response:
     """Lists commits, aborts and durations of one id, by the minute of the transaction log's timestamps, oldest first.
-    Minutes in which nothing ended are left out. Give `id` or `id_b64`.
+    The time for which a transaction was open counts in the minute of its decision, all else in the minute in which it
+    completed; minutes with neither are left out. Give `id` or `id_b64`.
     """
     asked = id_of(request, id, id_b64)
     length_ms = window_ms(window)

@@ -133,8 +133,8 @@ class Finding(Shape):
     possible: Annotated[
         list[WorldWord],
         Field(
-            description="The ways in which the records may have been written. Without commit in this list, an ABORT"
-            " loses nothing."
+            description="The ways in which the records of a hanging transaction may have been written; empty for other"
+            " kinds. Without commit in a list that is not empty, an ABORT discards no committed record."
         ),
     ]
     proofs: Annotated[list[FindingProof], Field(description="The facts that exclude the other values of `possible`.")]

@@ -122,7 +122,13 @@ class Partition(Shape):
         list[OpenTransaction],
         Field(description="The open transactions that are known while the LSO is stalled, by offset."),
     ]
-    blocked_groups: Annotated[list[str], Field(description="Consumer groups that wait at the LSO, or will reach it.")]
+    blocked_groups: Annotated[
+        list[str],
+        Field(
+            description="Consumer groups that wait at the LSO, or will reach it; for a partition of"
+            " `__consumer_offsets`, those with offsets in a transaction that is open there."
+        ),
+    ]
     judged: Annotated[
         bool,
         Field(

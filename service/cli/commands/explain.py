@@ -78,7 +78,8 @@ def _row(one: dict[str, Any]) -> tuple[object, ...]:
     elif one.get("ends_nothing"):
         marker = f"{marker}, ends nothing"
     elif marker is None and (decision := one.get("decision")) is not None:
-        marker = f"{decision['marker'] or 'decided'}, missing"
+        perhaps = "perhaps " if decision["may_be_other"] else ""
+        marker = f"{perhaps}{decision['marker'] or 'decided'}, missing"
     return (
         f"{one['from']}" if last == one["from"] else f"{one['from']}..{last}",
         one["kind"].replace("_", " "),

@@ -28,8 +28,8 @@ _WIDTH = 100
 _NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partitions are not watched"}
 _DECISIONS: Final = {
     "commit": "commit: its coordinator committed it, an abort would discard committed records",
-    "abort": "abort: no committed transaction can have written it, an abort loses nothing",
-    "none": "none: it belongs to no committed transaction, an abort loses nothing",
+    "abort": "abort: no committed transaction can have written it, an abort discards its records",
+    "none": "none: it belongs to no committed transaction, an abort discards its records",
     "unknown": "unknown: the coordinator's decision is not proven",
 }
 
@@ -54,7 +54,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     else:
         pending = _pending(groups["items"])
         blocks = [_block(one, page["as_of"], pending) for one in page["items"]]
-        print("\n\n".join(blocks) or _none(coverage, page["as_of"]))
+        print("\n\n".join(blocks) or _none(coverage, page["as_of"], flags.application))
         if groups["next_cursor"]:
             print(f"of the groups' offsets only the first {_GROUPS_READ:,} are read: more may wait", file=sys.stderr)
     if page["next_cursor"]:
@@ -83,10 +83,11 @@ def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str |
     return None
 
 
-def _none(coverage: dict[str, Any], as_of: str | None) -> str:
+def _none(coverage: dict[str, Any], as_of: str | None, application: str | None) -> str:
     watched, judged = coverage["watched"], coverage["judged"]
     all_of = f"all {watched:,}" if watched and judged == watched else f"{judged:,} of {watched:,}"
-    return f"no hanging transaction: {all_of} watched partitions are judged, as of {as_of or 'never'}"
+    of = "" if application is None else f" of application {application}"
+    return f"no confirmed hanging transaction{of}: {all_of} watched partitions are judged, as of {as_of or 'never'}"
 
 
 def _pending(groups: list[dict[str, Any]]) -> Pending:
@@ -115,7 +116,7 @@ def _lines(one: dict[str, Any], as_of: str | None, pending: Pending) -> Iterator
     yield "who", f"{name_of(subject) or 'no transactional.id is known'}, {producer}{owner}"
     if one.get("application"):
         yield "application", one["application"]
-    yield "since", f"{one['opened_at']} ({age(one['opened_at'], as_of)} ago)"
+    yield "found", f"{one['opened_at']} ({age(one['opened_at'], as_of)} ago)"
     yield "waiting", ", ".join(one["blocked_groups"]) or "no known consumer group"
     if subject["topic"] == OFFSETS_TOPIC:
         for group, places in pending.get((subject["partition"], subject["producer_id"]), {}).items():

@@ -15,9 +15,10 @@ from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import LogPlace
 
 _OF_NOTHING: Final = (
-    "Nothing has to be done: the left-over records end with the present transaction. If that transaction commits,"
-    " consumers read the left-over records as if they belonged to it: look for duplicates, and check what the producer"
-    " sends after the end of a transaction."
+    "The left-over records end with the present transaction. Whether they belong to a committed transaction is not"
+    " proven; if they do, an abort of the present one destroys them: do not end it by hand. If it commits, consumers"
+    " read the left-over records as if they belonged to it: look for duplicates, and check what the producer sends"
+    " after the end of a transaction."
 )
 _OF_COMMITTED: Final = (
     "The left-over records are of a transaction that was committed. An abort of the present transaction destroys them;"
@@ -56,8 +57,8 @@ class UnreplicatedFacts(Facts):
         name = self.name or f"producer id {subject.producer_id}"
         return Words(
             f"{place}: the marker of {name} for offset {subject.start_offset} is written but not replicated",
-            f"Nothing is hanging. Bring the replicas of {place} back in sync (check its ISR and min.insync.replicas):"
-            " the LSO moves on when they have the marker. Do not write another marker.",
+            f"This transaction does not hang. Bring the replicas of {place} back in sync (check its ISR and"
+            " min.insync.replicas): the LSO moves on when they have the marker. Do not write another marker.",
             f"read_committed consumers stop at {self.last_stable_offset}",
         )
 

@@ -237,8 +237,8 @@ class StuckFacts(SharedFacts):
         state = NAMES[PREPARE_COMMIT if self.is_commit else PREPARE_ABORT]
         if self._lacks_only_the_end:
             return Words(
-                f"{self.name} is stuck in {state}: all its markers are acknowledged, and its coordinator has not"
-                f" written the end to {self.place.log_partition}",
+                f"{self.name} is stuck in {state}: its coordinator names no partition that lacks its marker, and"
+                f" has not written the end to {self.place.log_partition}",
                 self.advice(),
             )
         which = "of" if self.is_asked else "of at least one of"
@@ -255,10 +255,10 @@ class StuckFacts(SharedFacts):
         place = self.place
         if self._lacks_only_the_end:
             return (
-                f"Look at {place.coordinator}: it cannot append to {place.log_partition}. Check the ISR and"
-                " min.insync.replicas of that partition, and the log of the broker. No consumer waits for this"
-                " transaction any more, but its application cannot begin another one with the id until the end is"
-                " written."
+                f"Look at {place.coordinator}: it has not written the end to {place.log_partition}. Check the ISR and"
+                " min.insync.replicas of that partition, and the log of the broker. (Brokers leave out partitions of"
+                " topics that txnscope may not describe: their leaders may lack the marker.) The application cannot"
+                " begin another transaction with the id until the end is written."
             )
         outcome = (
             "The transaction was committed: its records become readable when the markers are there."

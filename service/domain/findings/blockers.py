@@ -34,9 +34,10 @@ def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
     """Returns the entry that holds the LSO: it begins at the LSO, and the batch there has its producer id. Returns None
     if no entry is known to hold the LSO.
 
-    If the records at the LSO were deleted, no batch shows which entry holds the LSO. (Kafka 3.9 then moves the LSO to
-    the log start; 4.3 leaves the LSO below the log start.) In this case the oldest entry holds the LSO, if
-    DescribeProducers listed all open entries, and if that entry begins at or below the log start.
+    If the LSO is at the log start or below it, records may have been deleted there, so the batch may not show which
+    entry holds the LSO. (Kafka 3.9 moves the LSO to the log start when it deletes records; 4.3 leaves the LSO below the
+    log start.) In this case the oldest entry holds the LSO, if DescribeProducers listed all open entries, and if that
+    entry begins at or below the log start.
     """
     if stall.is_read and stall.described and stall.last_stable_offset <= stall.log_start:
         oldest = min(entries, key=lambda one: one.start_offset, default=None)

@@ -129,7 +129,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         no_help=(
             "Waiting for the timeout: a decided transaction has none.",
             "Restarting the application: it gets CONCURRENT_TRANSACTIONS until the transaction is complete.",
-            "`kafka-transactions.sh abort`: the outcome is decided, and the coordinator still sends the markers.",
+            "`kafka-transactions.sh abort`: if the transaction was committed, it destroys the records there.",
         ),
         alert="KafkaTransactionPrepareStuck",
         seen_on=SeenOn.ID,
@@ -142,7 +142,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         _GROWS,
         Outlook(1, Heals.NOW, "warning", "not before its coordinator works"),
         expect=(
-            "the coordinator to abort the transaction within 10 s once the coordinator works: the records are"
+            "the coordinator to abort the transaction at its next scan once the coordinator works: the records are"
             " discarded, and the LSO moves on."
         ),
         no_help=(
@@ -183,7 +183,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         (TimedOutFacts,),
         _WARNING,
         _OVER,
-        no_help=("Restarting consumers: nothing is blocked any more, the records are discarded.",),
+        no_help=("Restarting consumers: the records are discarded.",),
         ends=Ends.QUIET,
         seen_on=SeenOn.ID,
         counts=CauseCode.TIMEOUT,
@@ -201,7 +201,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "fencing conflict",
         (FencingFacts,),
         _WARNING,
-        Outlook(0, Heals.NOW, "critical", "will not stop by itself", more="find the second producer"),
+        Outlook(0, Heals.NOW, "critical", "will not stop by itself", more="look for a second producer"),
         no_help=("Raising a timeout: each start fences the previous producer, whatever the timeout.",),
         alert="KafkaTransactionFencingStorm",
         ends=Ends.QUIET,
@@ -263,7 +263,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire, open transactions stay"),
         expect="each hanging transaction to be reported with its marker, and the number of ids to fall as they expire.",
         no_help=(
-            "Waiting for the timeout: no coordinator finds the open transactions there.",
+            "Waiting for the timeout, once all brokers have restarted: no coordinator then finds the transactions.",
             "Restarting the application: the id gets a new producer id, and the open transaction stays open.",
             "Adding more partitions: the ids then hash to other partitions again.",
         ),

@@ -234,12 +234,14 @@ class Finding:
     @property
     def command(self) -> str | None:
         """Returns Kafka's own command that writes the ABORT marker, ready to be pasted; None where no ABORT is
-        advised."""
+        advised, and unless the finding is confirmed and open."""
+        if self.status != Status.CONFIRMED:
+            return None
         return self._kafka_transactions("abort", f" --start-offset {self.subject.start_offset}")
 
     @property
     def look_command(self) -> str | None:
-        """Returns Kafka's own command that shows what `command` would end; None if `command` is None."""
+        """Returns Kafka's own command that shows what an ABORT marker would end; None where no ABORT is advised."""
         return self._kafka_transactions("describe-producers", "")
 
     def _kafka_transactions(self, action: str, more: str) -> str | None:

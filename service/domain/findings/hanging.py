@@ -137,9 +137,10 @@ class HangingFacts(Facts):
                 " write there: stop it before you write the marker."
             )
         return (
-            f" {self.name} can still write under this epoch: stop its producer, or let it initialise again, before you"
-            " write the marker. Initialising aborts the transaction that the id has open by then, and discards its"
-            " records."
+            f" {self.name} can still write under this epoch: stop its producer before you write the marker, and start"
+            " it again only if `txnscope resolve` asks for it. A start aborts the transaction that the id has open by"
+            " then, and discards its records; the marker of the id's next transaction on this partition decides about"
+            " these records, too."
         )
 
 

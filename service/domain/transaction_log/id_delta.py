@@ -182,8 +182,8 @@ def judge_records(
 def _with_first_append_times(
     delta: IdDelta, pairs: Iterable[tuple[LogRecord, LogRecord]]
 ) -> Iterator[tuple[LogRecord, LogRecord]]:
-    """Yields the pairs; a PrepareX that was appended again gets the append time of the first PrepareX of its
-    transaction."""
+    """Yields the pairs. If a PrepareX that was appended again is the first record of a pair, it gets the append time of
+    the first PrepareX of its transaction. Keeps `delta.newest_prepare` up to date."""
     for before, after in pairs:
         earlier = delta.newest_prepare if before.offset == delta.newest_prepare.offset else before
         if after.state in _PREPARED:

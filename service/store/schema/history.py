@@ -99,7 +99,8 @@ MINUTE_COLUMNS: Final = ("minute_ms", *MinuteSums._fields, *ABORTED.values())
 """The columns of `id_minutes` for the fields of an IdMinute. In a row without commits, `first_ms` and `last_ms` have no
 meaning."""
 
-# Transactions of one id that ended in one minute (of the log's own time); minutes without any have no row.
+# Transactions of one id that were decided or completed in one minute (of the log's own time); minutes without any have
+# no row.
 id_minutes = Table(
     "id_minutes",
     metadata,

@@ -56,6 +56,7 @@ class Seen(NamedTuple):
     - `is_silent`: no broker answers.
     - `left_ms`: approximate time left of the first read.
     - `stalled`: names of the sources that stall while others do not, else empty.
+    - `muted_links`: number of blocked partitions that are not in `links`, because their findings are muted.
     - `is_log_unread`: the transaction log cannot be read, so it is not certain that a transaction hangs.
     """
 
@@ -72,6 +73,7 @@ class Seen(NamedTuple):
     left_ms: int | None = None
     stalled: str = ""
     is_log_unread: bool = False
+    muted_links: int = 0
 
 
 def verdict_of(seen: Seen) -> Verdict:
@@ -137,6 +139,9 @@ def _judged(seen: Seen) -> Verdict:
         return Verdict(BLOCKED, "warning" if is_grave else "info", nothing)
     if coverage.unknown or seen.is_cut:
         return Verdict(PARTLY, "info", nothing)
+    if seen.muted_links:
+        blocked = words.plural(seen.muted_links, "partition is", "partitions are")
+        return Verdict(MUTED, "info", f"{nothing} {blocked} blocked, and muted.")
     if seen.muted:
         return Verdict(MUTED, "info", nothing)
     if seen.is_log_unread:  # no LSO is stalled; of the transactions themselves nothing is known
@@ -196,6 +201,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
             lost=len(lost),
             stalled=stalled_alone(frame),
             is_log_unread=frame.log_unread is not None,
+            muted_links=sum(link.is_muted for link in chain),
         )
     )
 

@@ -21,9 +21,10 @@ _ENDINGS: Final = {
     Resolution.OUR_MARKER: "txnscope resolve wrote the marker",
     Resolution.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand, without a coordinator's decision",
     Resolution.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand, without a coordinator's decision",
-    Resolution.ADOPTION: "a later transaction of the same producer id ended, and its marker ended these records, too",
+    Resolution.ADOPTION: "a later transaction of the same producer id includes the partition, and its marker decides"
+    " about these records, too",
     Resolution.RETENTION: "the transaction's records were deleted",
-    Resolution.TRUNCATED: "an unclean leader election lost the transaction's records",
+    Resolution.TRUNCATED: "the partition's log ends before the transaction's records now: they are lost",
     Resolution.TOPIC_DELETED: "the topic was deleted",
     Resolution.HEALED: "the condition no longer holds",
     Resolution.NOT_HANGING: "a second check did not confirm it",
@@ -36,7 +37,11 @@ _WITHDRAWN: Final = (
         "It was only a candidate:",
         "a later check showed that the coordinator will end the transaction, or that the transaction had ended.",
     ),
-    ("The topic is mirrored:", "according to --mirrored, the producer ids in the topic belong to another cluster."),
+    (
+        "This finding was withdrawn:",
+        "the topic is declared mirrored, so its producer ids belong to another cluster; or the same records are"
+        " reported under another id now.",
+    ),
 )
 """The (lead, text) of a withdrawn finding: the first pair if the finding was never confirmed, the second pair if it
 was."""
@@ -78,7 +83,9 @@ def how_it_ended(finding: Finding) -> str:
     if resolution == Resolution.HEALED and finding.kind in EVENTS:
         return f"it has not happened again for {words.duration(QUIET_MS)}"
     if resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.STUCK_COMPLETION:
-        return "its markers were written, and its coordinator completed it"
+        return "the transaction log no longer has it in PrepareCommit or PrepareAbort"
+    if resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.ADOPTED:
+        return "the left-over records are no longer seen open"
     return "" if resolution is None else _ENDINGS[resolution]
 
 
@@ -111,12 +118,14 @@ def _hanging(finding: Finding) -> Story:
                 " will never get its records on this partition.",
                 "critical",
             )
+        if finding.life.resolution == Resolution.ADOPTION:
+            return Story(title, "It no longer hangs:", f"{how_it_ended(finding)}.{_of_adoption(finding)}", "info")
         return Story(title, "This is over:", f"{how_it_ended(finding)}.", "info")
     if finding.status == Status.CANDIDATE:
         return Story(
             f"A transaction of {who} may hang on {place}",
             "A candidate: nothing has to be done yet.",
-            "The owner of the transaction is not known. The next check decides: within seconds, or within 35 s after a"
+            "No transaction that will end it was found. The next check decides: within seconds, or within 35 s after a"
             " broker failure.",
             "warning",
         )
@@ -125,6 +134,14 @@ def _hanging(finding: Finding) -> Story:
     else:
         title = f"{place} is blocked by a hanging transaction of {who}"
     return Story(title, *_of_decision(finding), "critical")
+
+
+def _of_adoption(finding: Finding) -> str:
+    if finding.observation.decision in (Decided.ABORT, Decided.NONE):
+        return ""
+    if finding.observation.decision == Decided.COMMIT:
+        return " They were committed: an abort of that transaction destroys them."
+    return " If they were committed, an abort of that transaction destroys them."
 
 
 def _of_decision(finding: Finding) -> tuple[str, str]:

@@ -101,7 +101,7 @@ def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     abort = f"Writes one ABORT marker to {place}, nothing else. {finding.observation.advice}"
     return Plan(
         steps=(_look_once_more(finding), Step("Abort it.", abort, command=finding.command), _EXPECT),
-        needs="Needs ALTER on the cluster (or CLUSTER_ACTION)",
+        needs="Needs ALTER on the cluster (before Kafka 3.8: CLUSTER_ACTION)",
         cost=f"The records of {who} on {place} from offset {start_offset:,} on stay invisible to read_committed"
         f" consumers. {loss}",
         no_help=_never_helps(who, place),
@@ -133,7 +133,8 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
             _EXPECT,
         ),
         needs="Needs the key of an operator: --key-file, or TXNSCOPE_KEY_FILE",
-        cost="The transaction's records here become readable: its other partitions are committed already.",
+        cost=f"The transaction's records on {place} become readable, as its coordinator decided. Other partitions that"
+        " lack its marker have findings of their own.",
         no_help=(
             "`kafka-transactions.sh abort`: it writes an ABORT marker, and a part of a committed transaction is lost.",
             *_never_helps(who_of(finding), place),
@@ -144,6 +145,11 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
 
 def _unknown(finding: Finding) -> Plan:
     _, why = cause_of(finding)
+    if finding.observation.decision in (Decided.ABORT, Decided.NONE):
+        return Plan(
+            steps=(Step("First stop what can still write:", finding.observation.advice), _EXPECT),
+            no_help=_never_helps(who_of(finding), _place(finding)),
+        )
     return Plan(
         steps=(
             Step(

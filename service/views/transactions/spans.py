@@ -208,7 +208,7 @@ def _of_newest(newest: IdRow) -> Iterable[Life]:
     elif is_time(newest.state_since_ms):
         cause = CauseCode.COMMIT
         if newest.state == states.PREPARE_ABORT:
-            cause = CauseCode.CLIENT_ABORT if newest.last_abort is None else newest.last_abort.cause.code
+            cause = CauseCode.UNATTRIBUTED if newest.last_abort is None else newest.last_abort.cause.code
         open_ms = None if began_ms is None else max(newest.state_since_ms - began_ms, 0)
         yield Life(cause, began_ms, newest.state_since_ms, None, newest.record.producer_epoch, open_ms, open_ms)
 

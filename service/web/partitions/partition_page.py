@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy import Connection
 
-from service.api.http.answers import REFRESH, KeptRoute
+from service.api.http.answers import REFRESH, KeptRoute, note_question_to_kafka
 from service.api.http.kafka import explained
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.http.state import state_of
@@ -39,13 +39,13 @@ from service.web.shared.frame import framed
 from service.web.shared.render import render
 
 RELATION_WORDS: Final = {
-    RelationKind.OPEN: "open, within its timeout",
+    RelationKind.OPEN: "open, not overdue",
     RelationKind.OVERDUE: "overdue",
     RelationKind.COMPLETING: "completing",
     RelationKind.ADOPTED: "adopted records",
     RelationKind.UNREPLICATED_MARKER: "marker not replicated",
     RelationKind.HANGING: "hanging",
-    RelationKind.UNKNOWN: "open, owner unknown",
+    RelationKind.UNKNOWN: "open, not judged",
 }
 
 
@@ -193,6 +193,7 @@ def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: 
         return Answer(problem=wanted.mistake)
     if wanted.offset is None or wanted.to is None:
         return None
+    note_question_to_kafka(request)
     try:
         return Answer(explained(state_of(request), frame.cluster, *place, wanted.offset, wanted.to))
     except ProblemError as problem:
@@ -200,13 +201,13 @@ def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: 
 
 
 _SAYS: Final = {
-    RelationKind.OPEN: ("info", "A transaction is open, within its timeout."),
+    RelationKind.OPEN: ("info", "A transaction is open, and not overdue."),
     RelationKind.OVERDUE: ("warning", "A transaction is overdue."),
     RelationKind.COMPLETING: ("warning", "The blocking transaction is completing."),
     RelationKind.ADOPTED: ("warning", "Old records will end with another transaction."),
     RelationKind.UNREPLICATED_MARKER: ("warning", "The marker is not replicated."),
     RelationKind.HANGING: ("critical", "It will not heal by itself."),
-    RelationKind.UNKNOWN: ("unknown", "Their blocker is not known."),
+    RelationKind.UNKNOWN: ("unknown", "Their blocker cannot be judged."),
 }
 
 

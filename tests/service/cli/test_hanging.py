@@ -72,7 +72,7 @@ def test_each_row_has_owner_place_start_blocked_groups_and_remediation(cluster: 
     assert "by epoch    1 transaction wrote under other epochs" in first
     assert facts["orders-0"] == "offset 100"
     assert facts["who"] == "pay, producer id 7 epoch 3 [team-a]"
-    assert facts["since"].endswith("Z (3m 20s ago)")
+    assert facts["found"].endswith("Z (3m 20s ago)")
     assert facts["waiting"] == "billing, audit"
     assert facts["decision"].startswith("none: ")
     assert first.splitlines()[-1] == paste, "the command has a line of its own, so that a user can paste it"
@@ -87,7 +87,7 @@ def test_no_hanging_transaction_is_reported_with_the_judged_partitions(cluster: 
     cluster.look(moving_partition(at_ms=at_ms), moving_partition(1, at_ms=at_ms), at_ms=at_ms)
     code, out, err = ask("hanging")
     assert (code, err) == (0, "")
-    assert out.startswith("no hanging transaction: all 2 watched partitions are judged, as of 20")
+    assert out.startswith("no confirmed hanging transaction: all 2 watched partitions are judged, as of 20")
     page = json.loads(ask("hanging", "--json")[1])
     assert page["items"] == []
     assert page["coverage"] == {"watched": 2, "judged": 2, "unknown": 0, "why": None}
@@ -98,7 +98,7 @@ def test_unjudged_partitions_leave_no_all_clear(cluster: WithPartitions, ask: As
     cluster.look(moving_partition(at_ms=at_ms), unanswered_partition("no leader", 1, at_ms=at_ms), at_ms=at_ms)
     code, out, err = ask("hanging")
     assert code == 4
-    assert "no hanging transaction: 1 of 2 watched partitions are judged" in out
+    assert "no confirmed hanging transaction: 1 of 2 watched partitions are judged" in out
     assert err == "not everything can be judged: orders-1: no leader\n"
     assert ask("hanging", "--allow-partial")[0] == 0
     assert ask("hanging", "--json")[0] == 4

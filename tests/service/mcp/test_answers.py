@@ -81,7 +81,7 @@ def test_a_group_that_is_not_seen_to_wait_has_a_note(cluster: WithPartitions) ->
     wait_behind(cluster)
     found = one(cluster, "why_is_group_blocked", cluster="orders", group="nobody")
     assert (found["is_blocked"], found["partitions"]) == (False, [])
-    assert found["note"].startswith("No open transaction holds up a partition")
+    assert found["note"].startswith("No group of this name is known at a partition")
     assert "This is not certain: 2 of 52 watched partitions cannot be judged" in found["note"]
     idle = one(cluster, "why_is_group_blocked", cluster="orders", group="idle")
     assert (idle["is_blocked"], idle["partitions"][0]["relation"]) == (False, "inactive")

@@ -71,7 +71,7 @@ def test_an_incident_is_understood_in_three_calls(cluster: WithPartitions, trans
     )
     assert finding["outlook"] == "will not heal by itself"
     assert (finding["decision"], finding["command"]) == ("none", ABORT)
-    assert finding["dry_run"] == f"txnscope resolve {finding['id']} --cluster orders"
+    assert finding["dry_run"] == f"txnscope resolve {finding['id']} --cluster orders --key-file FILE"
     assert "write an ABORT marker with the command" in finding["advice"]
     assert finding["runbook"] == "txnscope://runbooks/KafkaTransactionHanging"
 

@@ -121,7 +121,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
     ),
     Kind.LOG_EXPANDED: (
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks",
-        "1 of them has a transaction open there that no timeout ends",
+        "1 of them has a transaction open there, which a restarted coordinator does not end",
         "Restarting the application: the id gets a new producer id",
     ),
     Kind.UNDECODABLE: ("cannot be decoded", "The state of these ids is unknown.", "Pipeline"),
@@ -234,7 +234,7 @@ def test_an_aborted_transaction_has_the_command_and_the_marker_type(cluster: Wit
         "no committed transaction can have written these records, and no coordinator will write the missing"
         in page.text
     )
-    assert "reports what it would write: ABORT" in page.text
+    assert "reports what it would write (ABORT)" in page.text
     assert page.commands[-1] == ABORT
 
 
@@ -298,9 +298,9 @@ ENDED: Mapping[str, str] = {
     Resolution.OUR_MARKER: "txnscope resolve wrote the marker",
     Resolution.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand",
     Resolution.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand",
-    Resolution.ADOPTION: "a later transaction of the same producer id ended",
+    Resolution.ADOPTION: "a later transaction of the same producer id includes the partition",
     Resolution.RETENTION: "the transaction's records were deleted",
-    Resolution.TRUNCATED: "lost the transaction's records",
+    Resolution.TRUNCATED: "they are lost",
     Resolution.TOPIC_DELETED: "the topic was deleted",
     Resolution.HEALED: "it is not known how",
     Resolution.NOT_HANGING: "did not hang",

@@ -73,7 +73,7 @@ def test_groups_with_pending_offsets_are_shown_without_members(seen: WithPartiti
     GroupWriter(seen.engine, seen.lease).replace([first, first._replace(members=None, partition=3)], NOW_MS)
     page = page_of(seen.url, PATH)
     idle, untold = page.texts["group-eos-orders-0"], page.texts["group-eos-orders-3"]
-    assert shows(idle, "nothing waits yet", f"{OFFSETS_TOPIC}-{HOME}", "none yet for")
+    assert shows(idle, "nothing is known to wait yet", f"{OFFSETS_TOPIC}-{HOME}", "none yet for")
     assert shows(untold, "cannot fetch its offsets", "unknown for")
 
 

@@ -107,6 +107,17 @@ def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callabl
     return page
 
 
+@pytest.mark.usefixtures("explain")
+def test_what_kafka_answered_is_not_kept_for_the_next_request(cluster: WithPartitions) -> None:
+    log = _Log()
+    app = create_app(cluster.url, "1.2.3", now_ms=lambda: NOW_MS)
+    app.state.txnscope = replace(app.state.txnscope, kafka=log)
+    with TestClient(app) as client:
+        for asked_times in (1, 2):
+            assert client.get(f"{HERE}?offset=5").status_code == 200
+            assert log.asked == asked_times
+
+
 def test_an_offset_is_shown_with_its_owner_and_outcome(explain: Callable[..., PageText]) -> None:
     aborted = explain("offset=4").texts["explained"]
     assert aborted.startswith("Aborted. Offset 4")

@@ -54,7 +54,7 @@ def test_the_page_shows_the_incident_of_the_design(url: str) -> None:
 def test_each_of_six_facts_has_its_context(url: str) -> None:
     tell(url).close()
     words = overview(url).texts["facts"]
-    assert shows(words, "Hanging transactions 1", "Blocked partitions 3", "5 judged", "6 unknown")
+    assert shows(words, "Hanging transactions 1", "Blocked partitions 3", "of 11 watched", "6 unknown")
     assert shows(words, "Groups stopped 3", "1 more", "Open transactions 2", "9 m 13 s", "settlement-nightly")
     assert re.search(r"Commits [0-9]+ /s over the last 5 m", words)
     assert re.search(r"Aborts < 0.01 % last hour: 43 of 1.22 M$", words)
@@ -194,7 +194,7 @@ def test_a_muted_finding_is_marked_and_does_not_head_the_page(cluster: WithParti
     cluster.look(*on("payments", 7, entry(7)))
     cluster.see(hanging(muted_until_ms=NOW_MS + HOUR_MS, owner="payments team"))
     page = overview(url)
-    assert page.title == "1 hanging transaction is muted. Nothing else hangs."
+    assert page.title == "1 hanging transaction is muted. Nothing else hangs. 1 partition is blocked, and muted."
     assert "verdict--info" in page.html
     assert "payments-3 hanging muted" in page.texts["chain"]
     assert shows(page.texts["facts"], "Hanging transactions 1", "1 muted")

@@ -54,7 +54,7 @@ def wait(cluster: WithPartitions, *groups: tuple[str, int]) -> None:
 
 
 RELATIONS: dict[str, tuple[Any, ...]] = {
-    "open": (owner(b"a"), "open, within its timeout", "aborts itself in"),
+    "open": (owner(b"a"), "open, not overdue", "aborts itself in"),
     "overdue": (owner(b"a", timeout_ms=1_000, start_ms=SINCE_MS - 3_000), "overdue", "overdue"),
     "completing": (owner(b"a", state=states.PREPARE_COMMIT), "completing", "heals when broker 1 acknowledges"),
     "adopted": (owner(b"a", start_ms=SINCE_MS + 7_000), "adopted records", "ends with the id's present transaction"),
@@ -69,12 +69,12 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
 
 
 TITLES = {
-    "open": "open, within its timeout",
+    "open": "open, and not overdue",
     "overdue": "overdue",
     "completing": "completing",
     "adopted": "Old records",
     "hanging": "not heal",
-    "unknown": "not known",
+    "unknown": "cannot be judged",
 }
 
 
@@ -169,7 +169,9 @@ def test_an_entry_of_unknown_owner_has_a_reason(cluster: WithPartitions) -> None
     row = page_of(cluster.url, f"{PATH}?show=unknown").texts["partition-orders-0"]
     assert "unknown" in row
     assert row.count("no owner of its producer id is known") == 1
-    assert shows(page_of(cluster.url, HERE).texts["verdict"], "not known", "no owner of its producer id is known")
+    assert shows(
+        page_of(cluster.url, HERE).texts["verdict"], "cannot be judged", "no owner of its producer id is known"
+    )
 
 
 def test_a_partition_that_no_longer_answers_shows_its_last_sample(cluster: WithPartitions) -> None:

@@ -91,10 +91,12 @@ def test_ids_left_behind_share_one_finding_and_are_no_mismatch(cluster: Cluster,
     one = found[Kind.LOG_EXPANDED]
     assert one.observation.title == (
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks for"
-        " them"
+        " them after its restart"
     )
     assert (one.severity, one.life.count) == (Severity.CRITICAL, 3)
-    assert one.observation.detail == "1 of them has a transaction open there that no timeout ends"
+    assert one.observation.detail == (
+        "1 of them has a transaction open there, which a restarted coordinator does not end"
+    )
     assert [e.text.partition(" ")[0] for e in one.observation.evidence] == ["exp-a", "exp-b", "exp-c"]
     assert (
         one.observation.evidence[0].text

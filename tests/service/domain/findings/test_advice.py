@@ -30,7 +30,12 @@ from tests.helpers.findings import observe
 DEADLINE_MS = 1_790_000_000_000
 PLACES = (Place(3, 1), Place(3, -1), Place(0, 1, looked_for_in=1))
 DISCARDS = ("discard", "records are lost")
-STARTS_ANEW = ("starting it again with the same transactional.id", "starting the application again", "initialise again")
+STARTS_ANEW = (
+    "starting it again with the same transactional.id",
+    "starting the application again",
+    "initialise again",
+    "start it again",
+)
 
 
 def sinks() -> Iterator[Sink]:
@@ -179,7 +184,7 @@ def test_a_hanging_transaction_is_aborted_only_where_no_commit_is_lost() -> None
         assert ("have to be produced again" in text) == (tells_to_abort and facts.two_phase is not TwoPhase.NO), facts
         is_fence = facts.name is not None and facts.can_still_write
         assert ("can still write" in text) == is_fence, facts
-        assert ("initialise again" in text) == (is_fence and not facts.was_left_behind), facts
+        assert ("start it again only if" in text) == (is_fence and not facts.was_left_behind), facts
 
 
 def test_timeout_advice_says_that_a_two_phase_sink_loses_records() -> None:
