@@ -116,8 +116,6 @@ REFRESH: Final = "x-refresh"
 """The header that an open page sends when it refreshes itself. The answer to such a request needs nothing from
 Kafka."""
 
-_ASKED_KAFKA: Final = "asked_kafka"
-
 Render = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -129,11 +127,6 @@ class _Question(NamedTuple):
     query: str
     is_refresh: bool
     grants: frozenset[Grant]
-
-
-def note_question_to_kafka(request: Request) -> None:
-    """Notes that the answer to the request contains an answer of Kafka. Such an answer is not kept."""
-    setattr(request.state, _ASKED_KAFKA, True)
 
 
 class _Kept(NamedTuple):
@@ -175,7 +168,7 @@ class Answers:
                 return kept.response
             response = await render(request)
             self._kept = {question: kept for question, kept in self._kept.items() if self._is_new(kept)}
-            if version is not None and response.status_code == 200 and not hasattr(request.state, _ASKED_KAFKA):
+            if version is not None and response.status_code == 200 and not hasattr(request.state, "asked_kafka"):
                 self._kept[question] = _Kept(_copy(response), version, at_ms)
             return response
 
@@ -184,6 +177,11 @@ class Answers:
 
     def _is_new(self, kept: _Kept) -> bool:
         return 0 <= self._now_ms() - kept.at_ms < KEPT_MS
+
+
+def note_question_to_kafka(request: Request) -> None:
+    """Notes that the answer to the request contains an answer of Kafka. Such an answer is not kept."""
+    request.state.asked_kafka = True
 
 
 class KeptRoute(APIRoute):

@@ -92,8 +92,10 @@ def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
         return Plan((Step("Wait for the next check.", "A candidate is confirmed, or withdrawn, within seconds."),))
     if finding.observation.decision == Decided.COMMIT:
         return _commit(finding, can_resolve=can_resolve)
-    if finding.observation.decision not in (Decided.ABORT, Decided.NONE) or finding.command is None:
+    if finding.observation.decision not in (Decided.ABORT, Decided.NONE):
         return _unknown(finding)
+    if finding.command is None:
+        return _of_a_living_writer(finding)
     who, place, start_offset = who_of(finding), _place(finding), finding.subject.start_offset
     loss = "They belong to no committed transaction."
     if finding.observation.decision == Decided.ABORT:
@@ -143,13 +145,17 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
     )
 
 
+def _of_a_living_writer(finding: Finding) -> Plan:
+    """Returns the plan for a transaction whose producer can still write to the partition, which would change the
+    decision."""
+    return Plan(
+        steps=(Step("First stop what can still write:", finding.observation.advice), _EXPECT),
+        no_help=_never_helps(who_of(finding), _place(finding)),
+    )
+
+
 def _unknown(finding: Finding) -> Plan:
     _, why = cause_of(finding)
-    if finding.observation.decision in (Decided.ABORT, Decided.NONE):
-        return Plan(
-            steps=(Step("First stop what can still write:", finding.observation.advice), _EXPECT),
-            no_help=_never_helps(who_of(finding), _place(finding)),
-        )
     return Plan(
         steps=(
             Step(
