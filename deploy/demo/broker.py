@@ -129,6 +129,14 @@ class Broker:
         log = self.directory / "broker.log"
         return "\n".join(_without_frames(log.read_text(errors="replace"))[-lines:]) if log.exists() else ""
 
+    def _first_error(self) -> str:
+        """Returns the first error in the log, with the lines that follow it; the end of the log if there is no error.
+        The log of a broker that gave up ends with its orderly shutdown, which names no cause."""
+        lines = _without_frames((self.directory / "broker.log").read_text(errors="replace"))
+        errors = (n for n, line in enumerate(lines) if "] ERROR " in line or "] FATAL " in line)
+        at = next(errors, None)
+        return "its log ends:\n" + self.log_tail() if at is None else "\n".join(lines[at : at + 5])
+
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
         """Runs one of Kafka's own command-line tools, and returns its output. Raises CalledProcessError, and
         TimeoutExpired after `timeout_s`."""
@@ -207,6 +215,8 @@ class Broker:
             "transaction.state.log.num.partitions": "5",
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
+            # on a busy machine, three brokers that start together need more than the default of one minute
+            "initial.broker.registration.timeout.ms": str(int(START_TIMEOUT_S * 1000)),
             # a scan for timed-out transactions every 300 ms instead of every 10 s
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
         }
@@ -216,7 +226,7 @@ class Broker:
         settings = ClientSettings.load(self.bootstrap, None)
         while True:
             if self.poll() is not None:
-                raise BrokerError(f"Kafka {self.version} ended while it started; its log ends:\n{self.log_tail()}")
+                raise BrokerError(f"Kafka {self.version} ended while it started: {self._first_error()}")
             if not is_free(self.port) and _answers(settings):
                 return
             if time.monotonic() > give_up:

@@ -23,7 +23,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import topic_layout
-from service.kafka.offsets import EARLIEST, LATEST, list_offsets
+from service.kafka.offsets import EARLIEST, LATEST, Offsets, list_offsets
 from service.kafka.settings import ClientSettings
 from service.settings import for_ingest, load
 from service.store.engine import open_reader
@@ -40,7 +40,7 @@ from service.store.schema import (
 )
 from tests.helpers.hosts import Host
 from tests.helpers.paths import ROOT
-from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
+from tests.helpers.waiting import LIMIT_S, wait_for, wait_until, wait_until_equal
 
 NO_TABLES_YET: Final = (StoreUnavailable, OperationalError, ProgrammingError)
 """Errors of a store whose file or tables the application has not created yet."""
@@ -273,12 +273,15 @@ def log_starts(bootstrap: str) -> dict[int, int]:
 
 
 def _offsets(bootstrap: str, which: int) -> dict[int, int]:
+    """Returns an offset of each log partition. Waits while a partition has no leader, as in a cluster that starts."""
     with KafkaClient(ClientSettings.load(bootstrap, None)) as client:
-        layout = topic_layout(client, TOPIC)
-        assert layout is not None
-        answered = list_offsets(client, layout, which)
-        assert not answered.errors
-        return answered.found
+
+        def answer() -> Offsets:
+            layout = topic_layout(client, TOPIC)
+            assert layout is not None
+            return list_offsets(client, layout, which)
+
+        return wait_until(answer, lambda answered: not answered.errors, "an offset of each log partition").found
 
 
 @contextmanager

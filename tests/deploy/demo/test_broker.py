@@ -69,9 +69,9 @@ def test_a_taken_port_is_named(which: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
-def test_a_broker_that_dies_at_the_start_shows_the_end_of_its_log(version: str, tmp_path: Path) -> None:
+def test_a_broker_that_dies_at_the_start_shows_its_error(version: str, tmp_path: Path) -> None:
     broker = Broker(version, free_port(), tmp_path / "kafka", {"metric.reporters": "no.such.Reporter"})
-    with pytest.raises(BrokerError, match=r"(?s)ended while it started; its log ends:.*no\.such\.Reporter"):
+    with pytest.raises(BrokerError, match=r"(?s)ended while it started: .*no\.such\.Reporter"):
         broker.start()
 
 
