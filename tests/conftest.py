@@ -18,7 +18,7 @@ from tests.helpers.leftovers import Guard
 from tests.helpers.partitions import WithPartitions
 from tests.helpers.postgres import Postgres
 from tests.helpers.progress import ProgressPlugin
-from tests.helpers.turns import TURN, left_to_others
+from tests.helpers.turns import PARTS, TURN, left_to_others
 
 # makes failed assertions of helpers show their values, as in tests
 pytest.register_assert_rewrite("tests.deploy.demo", "tests.harm", "tests.integration", "tests.lab")
@@ -45,6 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_GUARD] = Guard()
 
 
+def pytest_report_header() -> str | None:
+    if TURN is None:
+        return None
+    return f"of the longest tests, one in {PARTS} runs (turn {TURN}); `make test TURN=all` runs all"
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if guard := config.stash.get(_GUARD, None):
         for process in guard.end():
@@ -52,8 +58,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """If TXNSCOPE_TEST_TURN is set, leaves two thirds of the tests with the mark `in_turns` to other runs. Puts the
-    longest test files first (those with Spark, then those with brokers), so that all workers end at about the same
+    """If TXNSCOPE_TEST_TURN is set, leaves most of the tests with the mark `in_turns` to other runs. Puts the longest
+    test files first (those with Spark, then those with brokers), so that all workers end at about the same
     time."""
     units = {item: _unit(item, *mark.args) for item in items if (mark := item.get_closest_marker("in_turns"))}
     files = {unit for unit in units.values() if "::" not in unit}

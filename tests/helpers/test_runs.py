@@ -19,6 +19,8 @@ from tests.helpers.processes import all_processes, is_alive, send, still_running
 from tests.helpers.progress import Progress
 from tests.helpers.waiting import LIMIT_S, wait_for
 
+pytestmark = pytest.mark.in_turns
+
 TESTS = ["tests/a.py::one", "tests/a.py::two", "tests/b.py::C::one", "tests/c.py::one"]
 # the test starts a process in a session of its own, which starts another one, as `txnscope watch` starts a JVM
 STARTS = """

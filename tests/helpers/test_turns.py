@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers.turns import PARTS, left_to_others
 
-IDS = ["a.py::test[1]", "a.py::test[2]", "b.py::test", "c.py::test", "c.py::test_next"]
+IDS = sorted(f"{file}.py::test[{case}]" for file in "abc" for case in range(3))
 
 
 @pytest.mark.parametrize("first", [0, 1, 7, 1262])

@@ -1,4 +1,4 @@
-"""Divides long test runs of CI: each run does a third of the longest tests, and the next two runs do the others."""
+"""Divides the longest tests among runs: each run does a part of them, and the next runs do the others."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-TURN: Final = int(os.environ["TXNSCOPE_TEST_TURN"]) if "TXNSCOPE_TEST_TURN" in os.environ else None
-"""The number of the run, or None if the run executes all tests. CI uses the number of commits."""
+TURN: Final = int(turn) if (turn := os.environ.get("TXNSCOPE_TEST_TURN")) else None
+"""The number of the run, or None if the run executes all tests. `make test` uses the number of commits."""
 IS_ODD: Final = TURN is not None and TURN % 2 == 1
-PARTS: Final = 3
+PARTS: Final = 7
 """Number of runs in a row that together execute all tests: each of the longest tests runs in one of them. The versions
 of Kafka alternate from run to run, so this number has to be odd: else a test would always meet the same version."""
 

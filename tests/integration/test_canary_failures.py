@@ -19,7 +19,7 @@ from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.canary_lab import NAMED_WITHIN_S, TOPIC, Watched, running_canary, store_of
 from tests.integration.producers import open_producer
 
-pytestmark = [pytest.mark.broker, pytest.mark.alone]
+pytestmark = [pytest.mark.broker, pytest.mark.alone, pytest.mark.in_turns]
 
 LOG = "__transaction_state"
 ALL = (1, 2, 3)

@@ -34,7 +34,7 @@ from tests.lab.lost_leaders import (
 )
 from tests.matrix.recorder import SEEN
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 BACK_SOON = PROPERTIES | {"broker.session.timeout.ms": "3000"}
 """Settings with a short session of brokers, so that a stopped broker can start again soon. On 4.3, a broker can start

@@ -127,6 +127,7 @@ def wait_for_firing(url: str, expected: bool) -> None:
     wait_until_equal(lambda: HANGING in firing(url), expected, f"{HANGING} of {url}", retry_on=(OSError,))
 
 
+@pytest.mark.in_turns
 def test_the_alert_outlives_the_service_and_prometheus_and_ends_with_the_transaction(
     cluster: WithPartitions, exporter: Exporter, tmp_path: Path
 ) -> None:

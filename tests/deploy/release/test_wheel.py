@@ -18,6 +18,8 @@ from service.web.guide import guide_names
 from tests.helpers.openapi_document import declared_version
 from tests.helpers.paths import ROOT
 
+pytestmark = pytest.mark.in_turns("file")
+
 OF_OTHER_EXTRAS = [
     "apprise",
     "confluent_kafka",

@@ -19,6 +19,8 @@ from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S
 from tests.service.web.browser import CHROMIUM, WAIT_MS
 
+pytestmark = pytest.mark.in_turns("file")
+
 pytest.importorskip("furo", reason="the generator of the site is not installed: `make venv`")
 
 BROKEN: Final = """

@@ -149,6 +149,7 @@ def address(tmp_path: Path) -> Iterator[str]:
             process.wait(LIMIT_S)
 
 
+@pytest.mark.in_turns
 def test_schemathesis_finds_no_failure(address: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
     result = subprocess.run(

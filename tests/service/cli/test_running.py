@@ -23,6 +23,8 @@ from tests.helpers.processes import all_processes, command_of
 from tests.helpers.stores import Id, SeededCluster, open_id
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 
+pytestmark = pytest.mark.in_turns
+
 INGEST = """
 import json, os, signal, sys, threading, time
 from service.processes import lifeline

@@ -32,6 +32,8 @@ from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equa
 from tests.service.cli.test_running import INGEST, Command
 from tests.service.web.every_kind import EVERY
 
+pytestmark = pytest.mark.in_turns
+
 C = "/api/v1/clusters/orders"
 CONFIG = f"""
 [auth]

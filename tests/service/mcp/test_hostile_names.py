@@ -147,6 +147,7 @@ def texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
         yield field, value
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_hostile_names_change_only_what_names_the_subject(tmp_path: Path, transport: str) -> None:
     plain = Names(PLAIN, "billing")

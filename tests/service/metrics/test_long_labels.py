@@ -108,6 +108,7 @@ SECONDS = 5.0
 time."""
 
 
+@pytest.mark.in_turns
 def test_100000_ids_and_10000_partitions_make_no_more_series_than_the_cap(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     engine = open_engine(url)

@@ -54,6 +54,7 @@ def events_at(hook: Endpoint) -> dict[str, list[str]]:
     return {finding: list(events) for finding, events in found.items()}
 
 
+@pytest.mark.in_turns
 def test_no_event_is_lost_or_overtaken_over_kills_and_failures(cluster: WithFindings, tmp_path: Path) -> None:
     random, ending, written = Random(7), threading.Event(), 0
 

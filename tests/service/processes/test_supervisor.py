@@ -19,6 +19,8 @@ from tests.helpers.paths import ROOT
 from tests.helpers.processes import is_alive, send, with_environment
 from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_equal
 
+pytestmark = pytest.mark.in_turns
+
 SUPERVISOR = """
 import sys
 from service.processes.supervisor import ChildCommand, Pauses, Silence, Supervisor

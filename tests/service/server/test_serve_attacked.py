@@ -22,6 +22,8 @@ from tests.helpers.paths import ROOT
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for
 from tests.service.server.receiving import everything
 
+pytestmark = pytest.mark.in_turns
+
 FILES, HALF_OPEN, STREAMS = 1_024, 1_100, 50
 WATCHED = ("/-/healthy", "/-/ready", "/metrics", "/clusters/orders")
 

@@ -105,7 +105,7 @@ def feed(cluster: Cluster, log: list[Entry], cuts: Iterable[int], counted_from: 
     return found
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     deeds=st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(sorted(DEEDS))), max_size=40),
     cuts=st.lists(st.integers(0, 200), max_size=12),

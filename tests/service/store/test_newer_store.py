@@ -216,6 +216,7 @@ def run(tmp_path: Path) -> Run:
     return begin
 
 
+@pytest.mark.in_turns
 def test_job_and_commands_refuse_a_store_that_is_too_new_in_the_same_line(url: str, tmp_path: Path, run: Run) -> None:
     engine = open_engine(url)
     migrate.upgrade(engine)

@@ -23,6 +23,8 @@ from tests.helpers.stores import Id, SeededCluster, mixed_ids, open_id
 from tests.service.store.conftest import only_on
 from tests.service.store.test_read_transactions import walk
 
+pytestmark = pytest.mark.in_turns
+
 ALL = frozenset(states.NAMES)
 ODD = (
     "İstanbul-Σς",
