@@ -25,7 +25,8 @@ _TIME_MARGIN_MS: Final = 60_000
 this time is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
 """A deep read, and a read without a sample from before the entry, begin at least this many offsets before the entry,
-unless no record of the owner is known. So a short partition is read whole, which proves more."""
+unless no record of the owner is known. So a short partition is read whole, which proves more. A read of an entry
+without an owner always begins there: earlier markers show whether the producer id is that of another cluster."""
 
 
 def read_facts(
@@ -73,12 +74,14 @@ def _markers_from(
     lo = min([query.start_offset, *(one.high_watermark for one in absent)])
     if absent and absent[-1].earlier_high_watermark:
         lo = min(lo, absent[-1].earlier_high_watermark)
-    if (absent and not query.is_deep) or history is None or not history.records:
+    back = max(query.start_offset - _OFFSETS_BACK, 0)
+    if history is None:
+        return min(lo, back)
+    if (absent and not query.is_deep) or not history.records:
         return lo
     oldest = history.records[-min(len(history.records), _RECORDS_BACK)]
     since_ms = oldest.timestamp_ms - _TIME_MARGIN_MS
     found = offset_at_time(client, query.topic, query.partition, partition.leader, since_ms)
-    back = max(query.start_offset - _OFFSETS_BACK, 0)
     return min(lo, back) if found is None else min(lo, back, found)
 
 

@@ -166,3 +166,21 @@ def verdict(
         is_deep=True,
     )
     return verdict_on(query, facts_of(cluster, history_of(cluster), batches, markers_from), ())
+
+
+def verdict_without_owner(cluster: Cluster, batches: list[Batch]) -> Verdict:
+    """Returns the verdict on the entry of `batches`, whose producer id is that of no transactional.id. The whole
+    transaction log was read."""
+    query = EntryQuery(
+        topic="judged",
+        partition=0,
+        producer_id=batches[0].producer_id,
+        producer_epoch=batches[-1].epoch,
+        start_offset=batches[0].offset,
+        newest_ms=max(one.timestamp_ms for one in batches),
+        transactional_id=None,
+        log_partition=-1,
+        samples=(),
+        is_deep=True,
+    )
+    return verdict_on(query, facts_of(cluster, None, batches), ())

@@ -8,7 +8,7 @@ import pytest
 from service.domain.reasons.hanging import ForeignRecords, ForeignSign, RecordsGone, UnlistedWriter
 from service.domain.worlds.verdict import Decided, Verdict, World
 from tests.worlds.cluster import JUDGED, OTHER, Answered, Cluster, Protocol, Txn
-from tests.worlds.observer import Observer, open_entries, verdict
+from tests.worlds.observer import Observer, open_entries, verdict, verdict_without_owner
 
 PROTOCOLS = list(Protocol)
 
@@ -84,6 +84,14 @@ class Story:
         assert self.cluster.write(self.cluster.next_producer_id, epoch, None)
         copied = self.cluster.data[-1]
         copied.is_foreign, copied.sequence, copied.timestamp_ms = True, sequence, copied.timestamp_ms - age_ms
+
+    def mark_by_hand(self, producer_id: int, *, is_commit: bool) -> None:
+        """Appends a marker that the transaction log of this cluster does not explain."""
+        self.cluster._append_marker(producer_id, 0, is_commit=is_commit)
+
+    def judged_without_owner(self) -> Verdict:
+        ((_, batches),) = open_entries(self.cluster).items()
+        return verdict_without_owner(self.cluster, batches)
 
     def judged(self, markers_from: int = 0) -> Verdict:
         self.observer.is_running = True
@@ -171,6 +179,51 @@ def test_an_orphan_belongs_to_nothing_if_the_whole_log_was_read() -> None:
     story = Story(Protocol.OLD).init()
     story.cluster.write(77, 0, None)
     assert story.judged().possible == {World.NONE}
+
+
+def test_an_orphan_belongs_to_nothing_if_no_sign_shows_that_it_was_copied() -> None:
+    story = Story(Protocol.OLD)
+    story.cluster.write(77, 0, None)
+    assert story.judged_without_owner().possible == {World.NONE}
+
+
+def test_an_orphan_after_an_abort_by_hand_belongs_to_nothing() -> None:
+    story = Story(Protocol.OLD)
+    story.cluster.write(77, 0, None)
+    story.mark_by_hand(77, is_commit=False)
+    story.cluster.write(77, 0, None)
+    assert story.judged_without_owner().possible == {World.NONE}
+
+
+def test_an_orphan_of_a_later_leader_epoch_was_copied() -> None:
+    story = Story(Protocol.OLD)
+    story.cluster.write(77, 0, None)
+    story.cluster.data[-1].leader_epoch = 9
+    found = story.judged_without_owner()
+    assert found.decision == Decided.UNKNOWN
+    assert isinstance(found.open_question, ForeignRecords)
+    assert found.open_question.sign == ForeignSign.LEADER_EPOCH
+
+
+def test_an_orphan_that_begins_in_the_middle_of_its_sequence_was_copied() -> None:
+    story = Story(Protocol.OLD)
+    story.copy(0, 0, 5)
+    found = story.judged_without_owner()
+    assert found.decision == Decided.UNKNOWN
+    assert isinstance(found.open_question, ForeignRecords)
+    assert found.open_question.sign == ForeignSign.SEQUENCE
+
+
+def test_an_orphan_behind_a_commit_of_its_producer_id_was_copied() -> None:
+    """Only the coordinator of a transactional.id writes a COMMIT marker."""
+    story = Story(Protocol.OLD)
+    story.cluster.write(77, 0, None)
+    story.mark_by_hand(77, is_commit=True)
+    story.cluster.write(77, 0, None)
+    found = story.judged_without_owner()
+    assert found.decision == Decided.UNKNOWN
+    assert isinstance(found.open_question, ForeignRecords)
+    assert found.open_question.sign == ForeignSign.COMMITTED
 
 
 def test_an_orphan_after_a_sample_belongs_to_nothing_despite_compaction() -> None:

@@ -162,28 +162,30 @@ class UnlistedWriter(Reason):
 
 
 class ForeignSign(StrEnum):
-    """A fact that shows that the id with the entry's producer id did not write the entry."""
+    """A fact that shows that no known transactional.id of this cluster wrote the entry."""
 
     EPOCH = "epoch"
     ORDER = "order"
     OLDER = "older"
     SEQUENCE = "sequence"
     LEADER_EPOCH = "leader_epoch"
+    COMMITTED = "committed"
 
 
 _SIGNS: Final = {
-    ForeignSign.EPOCH: "their epoch {0.found} is above {0.limit}, the highest that it had",
-    ForeignSign.ORDER: "they existed before it got that producer id and epoch",
-    ForeignSign.OLDER: "their timestamps are {0.minutes:,} minutes before it got that producer id and epoch",
+    ForeignSign.EPOCH: "their epoch {0.found} is above {0.limit}, the highest that the id of that producer id had here",
+    ForeignSign.ORDER: "they existed before an id got that producer id and epoch here",
+    ForeignSign.OLDER: "their timestamps are {0.minutes:,} minutes before an id got that producer id and epoch here",
     ForeignSign.SEQUENCE: "they begin with sequence {0.found}, and a producer begins with 0",
     ForeignSign.LEADER_EPOCH: "they were written under leader epoch {0.found}, and the partition's is only {0.limit}",
 }
 
 
 class ForeignRecords(Reason):
-    """The transactional.id that has the entry's producer id in this cluster did not write the entry. `found`: the value
-    in the records. `limit`: for EPOCH and LEADER_EPOCH, the highest possible value; for SEQUENCE, the only possible
-    value; for OLDER, the time at which the id got the producer id and epoch. ORDER uses neither field."""
+    """No known transactional.id of this cluster wrote the entry. `found`: the value in the records; for COMMITTED, the
+    offset of the marker. `limit`: for EPOCH and LEADER_EPOCH, the highest possible value; for SEQUENCE, the only
+    possible value; for OLDER, the time at which the id got the producer id and epoch. ORDER uses neither field,
+    COMMITTED only `found`."""
 
     sign: ForeignSign
     found: int
@@ -200,10 +202,13 @@ class ForeignRecords(Reason):
         return (self.limit - self.found) // 60_000
 
     def __str__(self) -> str:
-        return (
-            "its records are not those of the transactional.id that has this producer id here, but came from another"
-            f" cluster, or from a copy: {_SIGNS[self.sign].format(self)}"
-        )
+        if self.sign == ForeignSign.COMMITTED:
+            return (
+                f"the COMMIT marker at offset {self.found} is of its producer id, which no known transactional.id had:"
+                " its records came from another cluster, or from a copy, or the records of their id are gone"
+            )
+        text = "its records were not written in this cluster, but came from another one, or from a copy"
+        return f"{text}: {_SIGNS[self.sign].format(self)}"
 
 
 class Contradiction(Reason):

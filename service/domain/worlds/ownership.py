@@ -2,8 +2,8 @@
 cluster.
 
 Every cluster assigns its producer ids from 0 on, so an equal producer id proves nothing about a partition that was
-copied byte for byte. If one sign shows that the id cannot have written an entry, the finding names no owner and advises
-no marker."""
+copied byte for byte. If one sign shows that no id of this cluster can have written an entry, the finding names no owner
+and advises no marker."""
 
 from __future__ import annotations
 
@@ -22,26 +22,38 @@ is earlier by more than this allowance."""
 
 
 def foreign_records(
-    entry: EntryRead, history: LogHistory, transactions: Sequence[Transaction]
+    entry: EntryRead, history: LogHistory | None, transactions: Sequence[Transaction]
 ) -> ForeignRecords | None:
-    """Returns a sign that the entry does not come from the id that has the entry's producer id in this cluster; None if
-    there is no sign, or if the entry's first batch was not read.
+    """Returns a sign that the entry comes from another cluster, or from a copy; None if there is no sign.
 
-    `history`: the records of that id, without a hole that could hide the entry's transaction. `transactions`: the
-    transactions of that id. A producer may set any timestamp, so timestamps are a sign only if neither samples nor a
-    transaction show that the id wrote the entry.
+    `history`: the records of the id that has the entry's producer id in this cluster; None if no id has it. The log has
+    no hole that could hide the entry's transaction. `transactions`: the transactions of that id. A producer may set any
+    timestamp, so timestamps are a sign only if neither samples nor a transaction show that the id wrote the entry.
     """
-    first, leader_epoch = entry.facts.batches.first, entry.facts.leader_epoch
+    return _without_owner(entry) if history is None else _of_owner(entry, history, transactions)
+
+
+def _without_owner(entry: EntryRead) -> ForeignRecords | None:
+    """Returns a sign that a producer id that no id of this cluster had is that of another cluster. A COMMIT marker is
+    such a sign: only a coordinator writes it, for an id that is in the coordinator's log."""
+    committed = next((one for one in reversed(entry.facts.markers) if one.is_commit), None)
+    if committed is not None:
+        return ForeignRecords(ForeignSign.COMMITTED, committed.offset, 0)
+    return _by_leader_epoch(entry) or _by_sequence(entry)
+
+
+def _of_owner(entry: EntryRead, history: LogHistory, transactions: Sequence[Transaction]) -> ForeignRecords | None:
+    first = entry.facts.batches.first
     if first is None:
         return None
-    if first.leader_epoch > leader_epoch >= 0:
-        return ForeignRecords(ForeignSign.LEADER_EPOCH, first.leader_epoch, leader_epoch)
+    if (later := _by_leader_epoch(entry)) is not None:
+        return later
     producer_id = entry.query.producer_id
     highest = max((one.producer_epoch for one in history.records if one.producer_id == producer_id), default=None)
     if highest is not None and first.producer_epoch > highest:
         return ForeignRecords(ForeignSign.EPOCH, first.producer_epoch, highest)
-    if first.is_first_of_epoch and first.sequence > 0:
-        return ForeignRecords(ForeignSign.SEQUENCE, first.sequence, 0)
+    if (begun := _by_sequence(entry)) is not None:
+        return begun
     given = _given_by(producer_id, first.producer_epoch, history)
     if given is None:
         return None
@@ -53,6 +65,20 @@ def foreign_records(
     if was_absent or not is_older or _has_listed(entry, first.producer_epoch, history.partition, transactions):
         return None
     return ForeignRecords(ForeignSign.OLDER, first.first_timestamp_ms, given.timestamp_ms)
+
+
+def _by_leader_epoch(entry: EntryRead) -> ForeignRecords | None:
+    first, leader_epoch = entry.facts.batches.first, entry.facts.leader_epoch
+    if first is None or not first.leader_epoch > leader_epoch >= 0:
+        return None
+    return ForeignRecords(ForeignSign.LEADER_EPOCH, first.leader_epoch, leader_epoch)
+
+
+def _by_sequence(entry: EntryRead) -> ForeignRecords | None:
+    first = entry.facts.batches.first
+    if first is None or not first.is_first_of_epoch or first.sequence <= 0:
+        return None
+    return ForeignRecords(ForeignSign.SEQUENCE, first.sequence, 0)
 
 
 def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, transactions: Sequence[Transaction]) -> bool:

@@ -37,7 +37,7 @@ def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTran
     proofs = _Proofs(facts.read_at_ms)
     holes = _hidden(entry, hidden, proofs)
     left = _possible_writers(entry, transactions, hidden, proofs)
-    if history is not None and not holes:
+    if not holes:
         foreign = foreign_records(entry, history, transactions)
         if foreign is not None:
             return undecided(foreign)
