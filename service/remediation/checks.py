@@ -85,18 +85,31 @@ def nobody_owns(
             f"{name} is {NAMES[owner.state]} and includes the partition: the marker of that transaction will end these"
             " records, with its own outcome"
         )
-    if owner is not None and is_left_behind(entry, owner) and not _is_unknown_to_all(owner, client):
-        raise Refused(
-            f"partitions were added to {TOPIC}, and a coordinator that has not restarted since then may still end"
-            f" the transaction of {display_id(owner.transactional_id)}",
-            "restart every broker that has not restarted since then, one by one; then ask for the marker again",
-        )
+    if owner is not None and is_left_behind(entry, owner):
+        _refuse_while_known(owner, client)
     return owner
 
 
-def _is_unknown_to_all(owner: Owner, client: KafkaClient) -> bool:
-    """Returns whether the brokers' answers prove that no coordinator knows the id under this producer id."""
-    return no_coordinator_knows(client, owner.transactional_id.decode(), owner.producer_id) is True
+def _refuse_while_known(owner: Owner, client: KafkaClient) -> None:
+    """Raises Refused unless the brokers' answers prove that no coordinator knows the id under this producer id."""
+    is_unknown, name = _is_unknown_to_all(owner, client), display_id(owner.transactional_id)
+    if is_unknown is None:
+        raise Refused(
+            f"partitions were added to {TOPIC}, and it is not known whether a coordinator still ends the transaction of"
+            f" {name}: a broker did not answer, or DESCRIBE on the id is missing"
+        )
+    if not is_unknown:
+        raise Refused(
+            f"partitions were added to {TOPIC}, and a coordinator that has not restarted since then still ends the"
+            f" transaction of {name}",
+            "restart every broker that has not restarted since then, one by one; then ask for the marker again",
+        )
+
+
+def _is_unknown_to_all(owner: Owner, client: KafkaClient) -> bool | None:
+    """Returns whether the brokers' answers prove that no coordinator knows the id under this producer id; None if that
+    is not known."""
+    return no_coordinator_knows(client, owner.transactional_id.decode(), owner.producer_id)
 
 
 def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[int]:
@@ -157,8 +170,8 @@ def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
     word = argument(owner.transactional_id)
     tool = f", or (Kafka 4.1 and newer) kafka-transactions.sh forceTerminateTransaction --transactionalId {word}"
     raise Refused(
-        f"{display_id(owner.transactional_id)} can still write with producer id {entry.producer_id} and epoch"
-        f" {entry.producer_epoch}: its records after the marker would hang again",
+        f"{display_id(owner.transactional_id)} may still write with producer id {entry.producer_id} and epoch"
+        f" {entry.producer_epoch}: its records after the marker could hang again",
         f"fence it: stop its producer and start it again{tool if word else ''} (this aborts what the id has open by"
         " then, and discards those records); then ask for the marker again",
     )
@@ -184,7 +197,9 @@ def prove_again(
     with reading() as connection:
         row = partitions.find(connection, cluster_id, entry.topic, entry.partition)
         hidden = log_read(connection, cluster_id).hidden
-    if row is None or row.topic_id != seen.topic_id:
+    if row is None:
+        raise Refused(f"{entry.topic}-{entry.partition} is not watched any more, or was deleted")
+    if row.topic_id != seen.topic_id:
         raise Refused(f"topic {entry.topic} was deleted and created again")
     ask = entry_query(entry, owner, decode(row.samples), is_deep=True)
     log = None if owner is None else bracket.end_offsets(TOPIC, {owner.log_partition})
@@ -193,13 +208,9 @@ def prove_again(
         raise Refused(f"{TOPIC}-{ask.log_partition} cannot be read now: the decision cannot be derived again")
     verdict = verdict_on(ask, facts, hidden)
     if not verdict.is_known:
-        raise Refused(
-            f"the decision can no longer be proven: {verdict.why}",
-            "find out from the application whether it committed these records",
-        )
+        raise Refused(f"the decision cannot be proven now: {verdict.why}")
     if (verdict.decision == Decided.COMMIT) != (finding.observation.decision == Decided.COMMIT):
         raise Refused(
             f"the finding's decision is {finding.observation.decision}, but the brokers' logs prove {verdict.decision}:"
-            f" {verdict.why}",
-            "find out from the application whether it committed these records",
+            f" {verdict.why}"
         )

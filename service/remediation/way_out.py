@@ -28,7 +28,8 @@ REASONS: Final = {
     Decided.COMMIT: "its coordinator committed the transaction, and the COMMIT marker is missing here",
     Decided.ABORT: "no committed transaction can have written the records, and no marker ended them:"
     " ABORT discards no committed record",
-    Decided.NONE: "the records belong to no committed transaction: ABORT discards no committed record",
+    Decided.NONE: "the records belong to no transaction that this cluster committed: ABORT discards none of its"
+    " committed records",
 }
 """The reason why the marker is right, by decision. For a decision that is missing here, no marker is written."""
 
@@ -113,8 +114,8 @@ def _reason(finding: Finding) -> str:
         raise Refused("the finding is not confirmed: only a confirmed hanging transaction may be ended by hand")
     if finding.observation.decision not in REASONS:
         raise Refused(
-            "it is not known whether the transaction was committed, and the wrong marker would lose data",
-            "find out from the application whether it committed these records",
+            "it is not known whether the transaction was committed, and the wrong marker would lose data: no marker is"
+            " written while the decision is unknown"
         )
     return REASONS[finding.observation.decision]
 
@@ -123,9 +124,15 @@ def _look(bracket: LeaderCheck, finding: Finding) -> CheckedPartition:
     place = finding.subject.topic or "", -1 if finding.subject.partition is None else finding.subject.partition
     seen = bracket.observe({place}).get(place)
     if seen is None:
-        raise Refused(f"{place[0]}-{place[1]} cannot be read now: its leader does not answer, or has just changed")
+        raise Refused(
+            f"{place[0]}-{place[1]} cannot be read now: it is gone, or its leader is away, does not answer or has just"
+            " changed"
+        )
     if not seen.described:
-        raise Refused(f"the open transactions of {place[0]}-{place[1]} cannot be read: grant READ on the topic")
+        raise Refused(
+            f"the open transactions of {place[0]}-{place[1]} cannot be read: READ on the topic is missing, or its"
+            " leader is older than Kafka 2.8"
+        )
     return seen
 
 
@@ -138,8 +145,8 @@ def _entry(finding: Finding, seen: CheckedPartition) -> Entry:
         raise Refused(f"producer id {s.producer_id} has no open transaction on {s.topic}-{s.partition} any more")
     if (active.transaction_start_offset, active.producer_epoch) != (s.start_offset, s.producer_epoch):
         raise Refused(
-            f"producer id {s.producer_id} has another open transaction on {s.topic}-{s.partition}: it began at"
-            f" offset {active.transaction_start_offset} with epoch {active.producer_epoch}"
+            f"the open transaction of producer id {s.producer_id} on {s.topic}-{s.partition} is not as in the finding:"
+            f" it began at offset {active.transaction_start_offset}, and has epoch {active.producer_epoch}"
         )
     return Entry(
         topic=seen.topic,

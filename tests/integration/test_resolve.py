@@ -61,7 +61,7 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(here: ResolveClients) -> 
     for body in ({}, {"dry_run": False}):
         answer = here.post(finding, body)
         assert answer.status_code == 409
-        assert "r-late-1 can still write with producer id" in answer.json()["detail"]
+        assert "r-late-1 may still write with producer id" in answer.json()["detail"]
     fenced(lab, hang)
     here.until_accepted(finding)
     before = ends(lab.connection, "r-late", 0)

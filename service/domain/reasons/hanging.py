@@ -28,7 +28,7 @@ _TEXTS: Final = {
     HangCause.NO_MARKER: "its marker {not_there}",
     HangCause.NO_MARKER_OR_OUTSIDE: "its marker {not_there}, or its records were written outside of a transaction",
     HangCause.NO_LOG: "why it hangs is not known without the transaction log",
-    HangCause.ORPHAN: "an orphan producer id: written without a coordinator",
+    HangCause.ORPHAN: "an orphan producer id: the transaction log has no transactional.id that had it",
     HangCause.WRITER_UNKNOWN: "its writer is not known",
     HangCause.ID_EXPIRED: "its transactional.id has expired",
     HangCause.NEVER_ADDED: "written without adding the partition to a transaction, or long after the marker of one",
@@ -75,7 +75,7 @@ class HangReason(Reason):
 _DECIDED: Final = {
     "commit": "its transaction was committed, and its marker is missing on the partition",
     "abort": "no committed transaction can have written it: it belongs to an aborted one, or to none",
-    "none": "no committed transaction can have written it: it belongs to none",
+    "none": "no transaction that this cluster committed can have written it",
 }
 
 
@@ -112,15 +112,15 @@ class NoLogAccess(Reason):
 
 
 class RecordsGone(Reason):
-    """The records [lo, hi) of a partition of the transaction log are gone."""
+    """Some of the records [lo, hi) of a partition of the transaction log are gone, not read yet, or undecodable."""
 
     log_partition: int
     lo: int
     hi: int
     code = "records_gone"
     sentence = (
-        "records of __transaction_state-{0.log_partition} in [{0.lo}, {0.hi}) are gone: a committed transaction of the"
-        " producer id may have been among them"
+        "not all records of __transaction_state-{0.log_partition} in [{0.lo}, {0.hi}) could be read: a committed"
+        " transaction of the producer id may be among the others"
     )
 
 

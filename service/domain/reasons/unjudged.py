@@ -56,7 +56,7 @@ class BeingConfirmed(Reason):
             return "the transactional.id that owns its producer id cannot have written it: being checked again"
         if self.owner_state is None:
             return "no owner of its producer id is known: being checked again"
-        return f"its transactional.id is {self.owner_state} and does not list the partition: being checked again"
+        return f"its transactional.id is {self.owner_state} and is not seen to end it: being checked again"
 
 
 class OwnerLeftBehind(Reason):

@@ -499,7 +499,7 @@ def test_an_orphan_may_belong_to_an_id_that_the_cleaner_has_removed(lab: Lab) ->
     assert (found.status, found.observation.decision, found.command) == ("confirmed", "unknown", None)
     assert found.observation.possible == ("commit", "abort", "none")
     assert "whose transactional.id is not known" in found.summary
-    assert "records of __transaction_state-0 in [0, 6) are gone" in found.observation.evidence[-1].text
+    assert "not all records of __transaction_state-0 in [0, 6) could be read" in found.observation.evidence[-1].text
 
 
 def test_an_orphan_may_belong_to_an_id_that_cannot_be_decoded(lab: Lab) -> None:

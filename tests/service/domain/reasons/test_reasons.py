@@ -58,18 +58,18 @@ SAID = [
     ),
     (
         BeingConfirmed("CompleteCommit"),
-        "its transactional.id is CompleteCommit and does not list the partition: being checked again",
+        "its transactional.id is CompleteCommit and is not seen to end it: being checked again",
     ),
     (ErrorText("two\nlines \0"), "two lines \\x00"),
     (
         Contradiction(Proven("none"), SeveralLeft(True, True)),
-        "two readings contradict each other: first no committed transaction can have written it: it belongs to none;"
-        " now it may belong to a committed or to an aborted transaction, and no proof shows which",
+        "two readings contradict each other: first no transaction that this cluster committed can have written"
+        " it; now it may belong to a committed or to an aborted transaction, and no proof shows which",
     ),
     (
         RecordsGone(3, 10, 20),
-        "records of __transaction_state-3 in [10, 20) are gone: a committed transaction of the producer id may have"
-        " been among them",
+        "not all records of __transaction_state-3 in [10, 20) could be read: a committed transaction of the producer id"
+        " may be among the others",
     ),
     (
         HangReason(HangCause.NO_MARKER, 0, None, Proven("commit"), is_behind=False),
