@@ -97,16 +97,16 @@ def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     if finding.command is None:
         return _of_a_living_writer(finding)
     who, place, start_offset = who_of(finding), _place(finding), finding.subject.start_offset
-    loss = "They belong to no committed transaction."
+    loss = "They belong to no transaction that this cluster committed."
     if finding.observation.decision == Decided.ABORT:
         loss = "No committed transaction can have written them."
     abort = f"Writes one ABORT marker to {place}, nothing else. {finding.observation.advice}"
     return Plan(
         steps=(_look_once_more(finding), Step("Abort it.", abort, command=finding.command), _EXPECT),
-        needs="Needs ALTER on the cluster (before Kafka 3.8: CLUSTER_ACTION)",
+        needs="Needs READ on the topic, and ALTER on the cluster (before Kafka 3.8: CLUSTER_ACTION)",
         cost=f"The records of {who} on {place} from offset {start_offset:,} on stay invisible to read_committed"
         f" consumers. {loss}",
-        no_help=_never_helps(who, place),
+        no_help=_never_helps(finding),
     )
 
 
@@ -135,11 +135,11 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
             _EXPECT,
         ),
         needs="Needs the key of an operator: --key-file, or TXNSCOPE_KEY_FILE",
-        cost=f"The transaction's records on {place} become readable, as its coordinator decided. Other partitions that"
-        " lack its marker have findings of their own.",
+        cost=f"The transaction's records on {place} become readable once the LSO has passed them, as its coordinator"
+        " decided. Its other partitions are judged by themselves.",
         no_help=(
             "`kafka-transactions.sh abort`: it writes an ABORT marker, and a part of a committed transaction is lost.",
-            *_never_helps(who_of(finding), place),
+            *_never_helps(finding),
         ),
         warning="Do not abort this transaction: it was committed, and an ABORT marker loses a part of it.",
     )
@@ -150,7 +150,7 @@ def _of_a_living_writer(finding: Finding) -> Plan:
     decision."""
     return Plan(
         steps=(Step("First stop what can still write:", finding.observation.advice), _EXPECT),
-        no_help=_never_helps(who_of(finding), _place(finding)),
+        no_help=_never_helps(finding),
     )
 
 
@@ -158,16 +158,14 @@ def _unknown(finding: Finding) -> Plan:
     _, why = cause_of(finding)
     return Plan(
         steps=(
-            Step(
-                "Find out from the application", "whether the transaction was committed. " + finding.observation.advice
-            ),
+            Step("Do this.", finding.observation.advice),
             Step(
                 "No command is offered:",
                 f"the decision is unknown{': ' + why if why else ''}. If the transaction was committed, an ABORT marker"
                 " discards committed records.",
             ),
         ),
-        no_help=_never_helps(who_of(finding), _place(finding)),
+        no_help=_never_helps(finding),
     )
 
 
@@ -182,8 +180,8 @@ def _look_once_more(finding: Finding) -> Step:
 
 _EXPECT: Final = Step(
     "Then expect",
-    "the LSO to move on to the next open transaction, or to the high watermark, and this finding to resolve within"
-    " seconds.",
+    "the LSO to move on, unless an older transaction holds it, and this finding to resolve once txnscope has read the"
+    " partition again.",
 )
 
 
@@ -191,11 +189,12 @@ def _place(finding: Finding) -> str:
     return f"{finding.subject.topic}-{finding.subject.partition}"
 
 
-def _never_helps(who: str, place: str) -> tuple[str, ...]:
+def _never_helps(finding: Finding) -> tuple[str, ...]:
+    place = _place(finding)
     return (
-        "Waiting: `transaction.timeout.ms` counts in the coordinator, which has no open transaction here.",
+        f"Waiting: `transaction.timeout.ms` counts in the coordinator, which has no open transaction for {place}.",
         "`forceTerminateTransaction`: raises the epoch, and aborts the id's present transaction, if there is one: the"
         " records of that transaction are discarded. The records of the hanging transaction stay open.",
-        f"Restarting {who}: if its next transaction includes {place}, the marker of that transaction also commits or"
-        " aborts these records.",
+        f"Restarting {who_of(finding)}: only a transaction of producer id {finding.subject.producer_id} that includes"
+        f" {place} ends this one, and its marker commits or aborts these records, too.",
     )
