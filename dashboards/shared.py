@@ -100,9 +100,9 @@ scrape_timeout (10 s by default)."""
 def hanging() -> Panel:
     return big(
         "Hanging transactions",
-        "Transactions that are open on a partition, and that no coordinator will ever end: read_committed consumers"
-        " stop there. They will not heal by themselves. The finding has the partition, the decision, and the command"
-        " that ends the transaction.",
+        "Transactions that are open on a partition, and that no coordinator is set to end: read_committed consumers"
+        " stop there. The finding has the partition, the decision, and the command that ends the transaction, where"
+        " one is proven to be right.",
         value(catalogue.HANGING),
         page(of_series),
         steps=steps(red=ANY),

@@ -49,10 +49,11 @@ EACH: Final = Alert(
     severity=CRITICAL,
     labels={"scope": "finding"},
     summary="A transaction hangs on {{ $labels.topic }}-{{ $labels.partition }} of {{ $labels.cluster }}",
-    description="No coordinator will ever end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
+    description="No coordinator is set to end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
     " producer without a known transactional.id{{ end }} on {{ $labels.topic }}-{{ $labels.partition }}: read_committed"
-    " consumers are blocked there until a marker is written by hand. Waiting does not end the transaction, nor do its"
-    " timeout and restarts. The finding says which marker is right, where that is known. Last reported at"
+    " consumers are blocked there. Its timeout and restarts do not end it: a marker by hand does, or a later"
+    " transaction of the same producer id there, with its own outcome. The finding says which marker is right, where"
+    " that is known. Last reported at"
     " {{ $value | humanizeTimestamp }}. " + _HOLDS,
     page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
 )

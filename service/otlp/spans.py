@@ -134,7 +134,7 @@ class SpanMaker:
             root = {**about, "txnscope.resolution": resolution}
             span = _Span("transaction hanging", ("root",), first_ms, ended_ms, root, hung, None)
         else:
-            hangs = Status(StatusCode.ERROR, "it hangs: no coordinator will end it")
+            hangs = Status(StatusCode.ERROR, "it hangs: no coordinator is set to end it")
             span = _Span("hanging", ("hanging",), first_ms, ended_ms, about, hangs)
         return self._made((kafka_cluster_id, finding.id, life.confirmed_at_ms), [span])
 

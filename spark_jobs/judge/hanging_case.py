@@ -140,8 +140,7 @@ class HangingCase:
 
     @property
     def is_foreign(self) -> bool:
-        """Returns whether the entry's producer id is known to belong to an id of this cluster, although this id did not
-        write the entry."""
+        """Returns whether a sign shows that no id of this cluster wrote the entry."""
         return isinstance(self.decision.newest.open_question, ForeignRecords)
 
     @property

@@ -51,7 +51,7 @@ class LogSpan(Shape):
         SpanWord,
         Field(
             description="marker: a control record that ends a transaction. gap: the log has no records at these"
-            " offsets. hanging: open, and no coordinator will end it. unknown: not readable, or the marker was not"
+            " offsets. hanging: open, and no coordinator is set to end it. unknown: not readable, or the marker was not"
             " found."
         ),
     ]

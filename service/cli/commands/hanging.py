@@ -29,7 +29,7 @@ _NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partiti
 _DECISIONS: Final = {
     "commit": "commit: its coordinator committed it, an abort would discard committed records",
     "abort": "abort: no committed transaction can have written it, an abort discards its records",
-    "none": "none: it belongs to no committed transaction, an abort discards its records",
+    "none": "none: it belongs to no transaction that this cluster committed, an abort discards its records",
     "unknown": "unknown: the coordinator's decision is not proven",
 }
 

@@ -1,4 +1,4 @@
-"""Findings about open transactions that no coordinator will ever end: their owner, the cause, and the remediation.
+"""Findings about open transactions that no coordinator is set to end: their owner, the cause, and the remediation.
 
 The judge makes the three confirmation steps (`service.domain.findings.confirmation`); this module describes the result.
 """
@@ -53,8 +53,8 @@ class Case(NamedTuple):
 class HangingFacts(Facts):
     """The facts about a hanging entry. `name`: the owner's transactional.id as text; None if not known.
     `can_still_write`: a living producer may have the entry's producer id and epoch. `was_left_behind`: the owner's
-    record was left behind when partitions were added to the log. `is_foreign`: another cluster's producer wrote the
-    records, although an id of this cluster has the producer id. `may_write_unlisted`: a living producer may write to
+    record was left behind when partitions were added to the log. `is_foreign`: a sign shows that another cluster's
+    producer wrote the records. `may_write_unlisted`: a living producer may write to
     the entry in a transaction that does not list the partition. `holds_committed`: the entry holds records of a
     committed transaction. `blocks_at`: the LSO that the entry pins; None while an older entry pins the LSO."""
 
@@ -73,12 +73,12 @@ class HangingFacts(Facts):
         if self.name:
             who = f"{self.name} ({who})"
         elif about.possible == (World.NONE,):
-            who += ", which never belonged to a transactional.id,"
+            who += ", which no transactional.id in the transaction log had,"
         else:
             who += ", whose transactional.id is not known,"
         return Words(
             f"{subject.topic}-{subject.partition}: the transaction of {who} at offset {subject.start_offset} hangs: no"
-            " coordinator will end it",
+            " coordinator is set to end it",
             self.advice(about.decision),
             "it will stop read_committed consumers once the transactions before it have ended"
             if self.blocks_at is None
@@ -88,7 +88,7 @@ class HangingFacts(Facts):
     def advice(self, decision: Decided | None) -> str:
         if self.is_foreign:
             return (
-                "Write no marker: it would decide about records of another cluster. If the topic is a mirror, or its"
+                "Write no marker: it may decide about records of another cluster. If the topic is a mirror, or its"
                 " files were copied, declare it with `--mirrored`; txnscope then leaves it out. If neither is true,"
                 " find out who writes there with another cluster's producer ids."
             )
@@ -111,9 +111,9 @@ class HangingFacts(Facts):
             )
         elif decision == Decided.NONE:
             text = (
-                "Its records belong to no transaction that was committed: write an ABORT marker with the command, or"
-                " with `txnscope resolve`. The marker discards these records. Restarting the application does not help."
-                + checkpoint(self.two_phase)
+                "Its records belong to no transaction that this cluster committed: write an ABORT marker with the"
+                " command, or with `txnscope resolve`. The marker discards these records. A restart of the application"
+                f" alone does not end it.{self._copied()}{checkpoint(self.two_phase)}"
             )
         elif self.holds_committed:
             text = (
@@ -124,9 +124,14 @@ class HangingFacts(Facts):
         else:
             text = (
                 "Whether its transaction was committed is not known, and the wrong marker loses data: find out from the"
-                " application before you write a marker. The transaction will not end by itself."
+                " application before you write a marker."
             )
         return text + self._fence()
+
+    def _copied(self) -> str:
+        if self.name is not None:
+            return ""
+        return " But write no marker if the topic is copied from another cluster: declare it with `--mirrored`."
 
     def _fence(self) -> str:
         if self.name is None or not self.can_still_write:

@@ -57,7 +57,7 @@ class Outlook(NamedTuple):
     brief: str = ""
 
 
-HANGS: Final = Outlook(0, Heals.NO, "critical", "will not heal by itself", brief="hangs")
+HANGS: Final = Outlook(0, Heals.NO, "critical", "no coordinator is set to end it", brief="hangs")
 OF_UNKNOWN: Final = Outlook(3, Heals.UNKNOWN, "unknown", "unknown", brief="cannot be judged")
 
 

@@ -107,7 +107,7 @@ class Verdict(NamedTuple):
     @property
     def overrules(self) -> bool:
         """Returns whether the verdict revokes an earlier decision: a transaction may have written to the entry without
-        listing the partition, or the id did not write the entry."""
+        listing the partition, or no id of this cluster wrote the entry."""
         return isinstance(self.open_question, (ForeignRecords, UnlistedWriter))
 
 

@@ -85,7 +85,11 @@ def verdict_of(seen: Seen) -> Verdict:
         return Verdict(freshness.word, "unknown", _not_judged(seen))
     if seen.hanging:
         last_known = "Last known: " if freshness.is_old else ""
-        ends = "hangs. It will not heal by itself." if seen.hanging == 1 else "hang. They will not heal by themselves."
+        ends = (
+            "hangs. No coordinator is set to end it."
+            if seen.hanging == 1
+            else "hang. No coordinator is set to end them."
+        )
         if seen.is_log_unread:
             ends = "is likely to hang." if seen.hanging == 1 else "are likely to hang."
         return Verdict(HANGS, "critical", f"{last_known}{words.plural(seen.hanging, 'transaction')} {ends}")

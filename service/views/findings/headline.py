@@ -150,20 +150,19 @@ def _of_decision(finding: Finding) -> tuple[str, str]:
     if finding.observation.decision == Decided.COMMIT:
         return (
             "Do not abort this transaction: it was committed, and an ABORT marker loses a part of it.",
-            f"It will not heal by itself. Write the missing COMMIT marker with txnscope resolve.{because}",
+            f"No coordinator is set to end it. Write the missing COMMIT marker with txnscope resolve.{because}",
         )
     if finding.observation.decision == Decided.ABORT:
         return (
-            "It will not heal by itself:",
-            f"no committed transaction can have written these records, and no coordinator will write the missing"
-            f" marker.{because}",
+            "No coordinator is set to end it.",
+            f"No committed transaction can have written these records.{because}",
         )
     if finding.observation.decision == Decided.UNKNOWN or finding.observation.decision is None:
         return (
-            "It will not heal by itself, and it is not known yet which marker is right:",
+            "No coordinator is set to end it, and it is not known yet which marker is right:",
             f"the transaction may have been committed, and the wrong marker loses data.{because}",
         )
     return (
-        "It will not heal by itself:",
-        f"its records belong to no transaction that a coordinator will ever end.{because}",
+        "No coordinator is set to end it.",
+        f"Its records belong to no transaction that this cluster committed.{because}",
     )

@@ -29,7 +29,7 @@ _WORDS: Final = {
     SpanKind.COMMITTED: _Words("Committed.", _LATER),
     SpanKind.ABORTED: _Words("Aborted.", "read_committed consumers skip it."),
     SpanKind.OPEN: _Words("Still open.", f"{_NOTHING} until its transaction ends.", "info", "open"),
-    SpanKind.HANGING: _Words("Hanging.", f"{_NOTHING}: no coordinator will ever end it.", "critical", "critical"),
+    SpanKind.HANGING: _Words("Hanging.", f"{_NOTHING}: no coordinator is set to end it.", "critical", "critical"),
     SpanKind.NON_TRANSACTIONAL: _Words("Written without a transaction.", _LATER),
     SpanKind.MARKER: _Words(
         "A marker.", "A marker ends a transaction and uses an offset; no consumer ever gets a marker."

@@ -206,7 +206,7 @@ _SAYS: Final = {
     RelationKind.COMPLETING: ("warning", "The blocking transaction is completing."),
     RelationKind.ADOPTED: ("warning", "Old records will end with another transaction."),
     RelationKind.UNREPLICATED_MARKER: ("warning", "The marker is not replicated."),
-    RelationKind.HANGING: ("critical", "It will not heal by itself."),
+    RelationKind.HANGING: ("critical", "No coordinator is set to end it."),
     RelationKind.UNKNOWN: ("unknown", "Their blocker cannot be judged."),
 }
 

@@ -69,7 +69,7 @@ def test_an_incident_is_understood_in_three_calls(cluster: WithPartitions, trans
     assert finding["cause"] == (
         "written after the marker of its transaction, or without adding the partition to a transaction"
     )
-    assert finding["outlook"] == "will not heal by itself"
+    assert finding["outlook"] == "no coordinator is set to end it"
     assert (finding["decision"], finding["command"]) == ("none", ABORT)
     assert finding["dry_run"] == f"txnscope resolve {finding['id']} --cluster orders --key-file FILE"
     assert "write an ABORT marker with the command" in finding["advice"]

@@ -29,7 +29,7 @@ CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome") or "
 PHONE, DESK = 390, 1280
 WAIT_MS: Final = 1000 * LIMIT_S
 """The limit in ms for an action or an expectation of the page."""
-HANGS: Final = "1 transaction hangs. It will not heal by itself."
+HANGS: Final = "1 transaction hangs. No coordinator is set to end it."
 
 
 class Clock:

@@ -42,7 +42,7 @@ def test_the_page_shows_the_incident_of_the_design(url: str) -> None:
     tell(url).close()
     page = overview(url)
     words = page.texts["content"]
-    assert page.title == "1 transaction hangs. It will not heal by itself."
+    assert page.title == "1 transaction hangs. No coordinator is set to end it."
     assert shows(words, "payments-3", "payments-7", "21 s", "settlement", "fraud-scoring", "19 offsets")
     assert shows(words, "2 more partitions", "ledger-4", "broker 1", "settlements-2", "47 s")
     assert shows(words, "aborts itself", "47 s", "14:14:38", "14:14:53")
@@ -127,9 +127,9 @@ def test_the_hanging_transaction_with_most_stopped_groups_is_named(cluster: With
     wait(cluster, [group("g", "orders", 2)])
     cluster.see(*(hanging("orders", n, b"p-%d" % n, n) for n in (1, 2, 3)))
     page = overview(url)
-    assert page.title == "3 transactions hang. They will not heal by themselves."
+    assert page.title == "3 transactions hang. No coordinator is set to end them."
     assert shows(page.texts["verdict"], "p-2", "orders-2", "21 s", "g")
-    assert page.texts["chain"].count("will not heal by itself") == 3
+    assert page.texts["chain"].count("no coordinator is set to end it") == 3
 
 
 def test_a_decision_to_commit_heads_the_page_with_a_warning(cluster: WithPartitions, url: str) -> None:
@@ -271,7 +271,7 @@ def test_stale_data_are_marked_as_last_known(url: str) -> None:
     tell(url).close()
     page = overview(url, 43_000)
     words = page.texts[""]
-    assert page.title == "Last known: 1 transaction hangs. It will not heal by itself."
+    assert page.title == "Last known: 1 transaction hangs. No coordinator is set to end it."
     assert shows(words, "the transaction log and the data partitions", "14:13:50 (43 s)")
     assert shows(words, "As of 14:13:50", "payments-3", "payments-7", "14:13:30", "settlement", "fraud-scoring")
     assert 'class="content is-old"' in page.html

@@ -61,7 +61,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
     "hanging": (
         owner(b"a", state=states.COMPLETE_COMMIT, topics=()),
         "hanging",
-        "will not heal by itself",
+        "no coordinator is set to end it",
         hanging_finding(name=b"a"),
     ),
     "unknown": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), "unknown", "being checked again"),
@@ -73,7 +73,7 @@ TITLES = {
     "overdue": "overdue",
     "completing": "completing",
     "adopted": "Old records",
-    "hanging": "not heal",
+    "hanging": "No coordinator is set",
     "unknown": "cannot be judged",
 }
 

@@ -44,8 +44,8 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
         (seen(), "quiet", "ok", "Nothing hangs. Nothing is blocked."),
         (seen(links=[OPEN]), "blocked", "info", "Nothing hangs. 1 partition is blocked."),
         (seen(links=[OPEN, STUCK]), "blocked", "warning", "Nothing hangs. 2 partitions are blocked."),
-        (seen(hanging=1, links=[HUNG]), "hangs", "critical", "1 transaction hangs. It will not heal by itself."),
-        (seen(hanging=3), "hangs", "critical", "3 transactions hang. They will not heal by themselves."),
+        (seen(hanging=1, links=[HUNG]), "hangs", "critical", "1 transaction hangs. No coordinator is set to end it."),
+        (seen(hanging=3), "hangs", "critical", "3 transactions hang. No coordinator is set to end them."),
         (
             seen(coverage=PARTLY),
             "partly",
@@ -65,7 +65,7 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
             "critical",
             "Data were lost or torn: 2 findings await acknowledgement. Nothing hangs. 1 partition is blocked.",
         ),
-        (seen(lost=1, hanging=1), "hangs", "critical", "1 transaction hangs. It will not heal by itself."),
+        (seen(lost=1, hanging=1), "hangs", "critical", "1 transaction hangs. No coordinator is set to end it."),
         (seen(is_cut=True), "partly", "info", "Nothing hangs in the part that was read."),
         (seen(muted=1), "muted", "info", "1 hanging transaction is muted. Nothing else hangs."),
         (seen(ids=0), "empty", "info", "No transactions seen yet."),
@@ -134,7 +134,7 @@ def test_a_verdict_of_unknown_comes_before_hanging_transactions() -> None:
 
 def test_a_verdict_on_old_data_is_the_last_known_and_never_green() -> None:
     hung = verdict_of(seen(43_000, hanging=1))
-    assert hung.title == "Last known: 1 transaction hangs. It will not heal by itself."
+    assert hung.title == "Last known: 1 transaction hangs. No coordinator is set to end it."
     quiet = verdict_of(seen(43_000))
     assert (quiet.tone, quiet.title) == ("unknown", "Last known: nothing hung. Nothing new is judged.")
     partly = verdict_of(seen(43_000, coverage=PARTLY))

@@ -44,7 +44,7 @@ def finding(kind: str, subject: Subject = OWN, **more: Any) -> Finding:
 @pytest.mark.parametrize(
     ("kind", "text", "tone"),
     [
-        (RelationKind.HANGING, "will not heal by itself", "no"),
+        (RelationKind.HANGING, "no coordinator is set to end it", "no"),
         (RelationKind.COMPLETING, "heals when broker 3 acknowledges", "when"),
         (RelationKind.UNREPLICATED_MARKER, "heals when the replicas catch up", "when"),
         (RelationKind.ADOPTED, "ends with the id's present transaction", "self"),

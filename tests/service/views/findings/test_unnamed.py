@@ -139,4 +139,4 @@ def test_a_hang_has_its_cause_and_how_its_decision_is_known() -> None:
     words = unnamed_words(Finding("f", seen, Life(Status.CONFIRMED, NOW_MS, NOW_MS, NOW_MS, 1)))
     assert words.cause == "its marker was never written here"
     assert words.decided_by == "its transaction was committed, and its marker is missing on the partition"
-    assert words.outlook == "will not heal by itself"
+    assert words.outlook == "no coordinator is set to end it"
