@@ -51,8 +51,8 @@ _ID: Final = [
     ),
     big(
         "Partitions it hangs on",
-        "Number of partitions where no coordinator will end the id's transaction (confirmed). Open the finding below"
-        " for the command.",
+        "Number of partitions where no coordinator is set to end the id's transaction (confirmed). Open the finding"
+        " below for the command.",
         or_zero(f"count by (cluster) ({_HANGS})"),
         page(of_series),
         steps=steps(red=at.ANY),

@@ -168,7 +168,7 @@ COMMANDS: Final = (
     Command(
         "hanging",
         "hanging",
-        "lists transactions that no coordinator will end, and their remediation",
+        "lists transactions that no coordinator is set to end, and their remediation",
         _SERVICE,
         command_flags.hanging,
     ),

@@ -125,7 +125,7 @@ COORDINATOR_LAG = _of_coordinator(
     "coordinator_log_lag_records", "Offsets written and not read yet, by partition of __transaction_state."
 )
 
-HANGING = _metric("hanging_transactions", "gauge", "Confirmed hanging transactions: no coordinator will end them.")
+HANGING = _metric("hanging_transactions", "gauge", "Confirmed hanging transactions: no coordinator is set to end them.")
 HANGING_INFO = _metric(
     "hanging_info",
     "gauge",

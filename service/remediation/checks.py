@@ -120,7 +120,7 @@ def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[in
         return {owner.log_partition}
     layout = topic_layout(client, TOPIC)
     if layout is None or not layout.leaders or not layout.leaders.keys() <= known:
-        raise Refused(f"the store lacks partitions of {TOPIC}: the owner of the transaction is not known")
+        raise Refused(f"the store may lack partitions of {TOPIC}: the owner of the transaction is not known")
     return set(layout.leaders)
 
 

@@ -96,7 +96,7 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
     log = TOPIC if way.log_partition is None else f"{TOPIC}-{way.log_partition}, which has the owner's records,"
     return (
         f"read {way.place}: the transaction is still open at offset {way.start_offset}",
-        f"read {log} to its end at that time: no transaction in it will end this one",
+        f"read {log} to its end at that time: no open transaction in it ends this one",
         f"derived the decision from both logs: {'COMMIT' if way.commit else 'no COMMIT'}, as in the finding",
         f"read {way.place} again: the transaction is still open",
         f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, the leader of {way.place}",

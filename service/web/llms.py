@@ -35,7 +35,7 @@ TEXT: Final = f"""\
 - [OpenAPI](/openapi.json): every resource below `{API}`
 - [REST]({GUIDE}/rest.md): filters, paging, ids
 - [Clusters]({API}/clusters): counts, sources, what is not known
-- `{API}/clusters/NAME/hanging`: transactions that no coordinator will end
+- `{API}/clusters/NAME/hanging`: transactions that no coordinator is set to end
 - `{API}/clusters/NAME/findings?names=apart`: findings, with words that contain no names
 
 ## Documentation

@@ -33,6 +33,7 @@ MUTATIONS: dict[str, tuple[Any, str, Any]] = {
     "completeness": (proving, "_hidden", lambda *_: []),
     "an open transaction may commit": (transactions, "_undecided", lambda *_: None),
     "records of another cluster": (proving, "foreign_records", lambda *_: None),
+    "records of another cluster: no id has the producer id": (ownership, "_without_owner", lambda *_: None),
     "records of another cluster: the id listed the partition": (ownership, "_has_listed", lambda *_: False),
     "records of another cluster: the record that gave the epoch": (ownership, "_given_by", lambda *_: None),
 }

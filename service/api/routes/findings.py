@@ -74,7 +74,7 @@ def list_hanging(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists transactions that no coordinator will end: findings `hanging_transaction` that are confirmed and not
+    """Lists transactions that no coordinator is set to end: findings `hanging_transaction` that are confirmed and not
     resolved, the last opened first. `as_of` is the time of the last sample of data partitions; the cluster's `sources`
     show how many partitions could not be judged, and why.
     """

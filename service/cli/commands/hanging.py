@@ -1,4 +1,4 @@
-"""`txnscope hanging`: lists transactions that no coordinator will end, with producer, age, blocked groups and
+"""`txnscope hanging`: lists transactions that no coordinator is set to end, with producer, age, blocked groups and
 remediation."""
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Unowned:
         """Returns the result of step 2, proven by a read of the transaction log. `log_partition`: the partition of the
         log that had to be read; None if all partitions had to be read."""
         where = "all partitions" if log_partition is None else f"partition {log_partition}"
-        text = f"{where} read to its end: no transaction there will end the entry"
+        text = f"{where} read to its end: no open transaction there ends the entry"
         return Unowned(now_ms, log, (_seen_open(entry), Evidence(log.asked_at_ms, TOPIC, text)))
 
     @staticmethod
@@ -82,7 +82,7 @@ class Unowned:
     ) -> Unowned:
         """Returns the result of step 2, proven by the second answer of the owner's coordinator. `name`: the owner's
         display text."""
-        text = f"the second of two answers: {name} is {NAMES[found.state]} and does not list the partition"
+        text = f"the second of two answers: {name} is {NAMES[found.state]}, with no transaction that ends the entry"
         source = f"DescribeTransactions, broker {found.coordinator}"
         return Unowned(answered_at_ms, None, (_seen_open(entry), Evidence(asked_at_ms, source, text)))
 

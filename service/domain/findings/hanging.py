@@ -54,9 +54,9 @@ class HangingFacts(Facts):
     """The facts about a hanging entry. `name`: the owner's transactional.id as text; None if not known.
     `can_still_write`: a living producer may have the entry's producer id and epoch. `was_left_behind`: the owner's
     record was left behind when partitions were added to the log. `is_foreign`: a sign shows that another cluster's
-    producer wrote the records. `may_write_unlisted`: a living producer may write to
-    the entry in a transaction that does not list the partition. `holds_committed`: the entry holds records of a
-    committed transaction. `blocks_at`: the LSO that the entry pins; None while an older entry pins the LSO."""
+    producer wrote the records. `may_write_unlisted`: a living producer may write to the entry in a transaction that
+    does not list the partition. `holds_committed`: the entry holds records of a committed transaction. `blocks_at`: the
+    LSO that the entry pins; None while an older entry pins the LSO."""
 
     name: str | None
     can_still_write: bool

@@ -53,7 +53,7 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
     looks = (
         _LINE,
         Evidence(NOW_MS - 9_000, LogPlace("orders", 0, 100), "open: producer id 7, epoch 3"),
-        Evidence(NOW_MS - 6_000, TOPIC, "partition 0 read to its end: no transaction there will end the entry"),
+        Evidence(NOW_MS - 6_000, TOPIC, "partition 0 read to its end: no open transaction there ends the entry"),
         Evidence(NOW_MS - 3_000, "DescribeProducers, broker 1", "the entry is still open"),
         Evidence(NOW_MS - 9_000, "txnscope", f"{why}. Decision: {decision}: {why.decided_by}"),
     )

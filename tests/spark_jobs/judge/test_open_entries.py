@@ -491,6 +491,20 @@ def orphan(lab: Lab) -> Finding:
     return found
 
 
+def test_an_orphan_that_may_be_copied_has_no_command(lab: Lab) -> None:
+    """Some coordinator committed a transaction of its producer id on the partition, and it is none of this cluster."""
+    found = orphan(lab)
+    assert (found.observation.decision, found.command is None) == ("none", False)
+    assert "write no marker if the topic is copied" in found.observation.advice
+    lab.restart()
+    lab.facts = lab.facts._replace(markers=(Marker(50, 0, ENDED_MS, True),))
+    found = orphan(lab)
+    assert (found.status, found.observation.confidence) == ("confirmed", "likely")
+    assert (found.observation.decision, found.command) == ("unknown", None)
+    assert found.observation.advice.startswith("Write no marker")
+    assert "the COMMIT marker at offset 50 is of its producer id" in found.observation.evidence[-1].text
+
+
 def test_an_orphan_may_belong_to_an_id_that_the_cleaner_has_removed(lab: Lab) -> None:
     span = read(0, 9, end=9, asked_at_ms=NOW_MS - 1)._replace(missing=4, hole_end=6)
     lab.cluster.writer.apply(batch((), span), NOW_MS - 1)

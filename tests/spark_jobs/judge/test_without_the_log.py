@@ -134,7 +134,7 @@ def test_two_coordinator_answers_without_the_partition_make_a_likely_hang(lab: B
     texts = [(one.source, one.text) for one in found.observation.evidence]
     assert (
         "DescribeTransactions, broker 1",
-        "the second of two answers: pay is CompleteAbort and does not list the partition",
+        "the second of two answers: pay is CompleteAbort, with no transaction that ends the entry",
     ) in texts
     assert "find out from the application" in found.observation.advice
     assert "orphan" not in repr(found.observation.evidence)
