@@ -54,12 +54,12 @@ class StallCause:
     @property
     def outlook(self) -> str:
         if self.heals_at_ms is not None:
-            return f"Consumption continues when the transaction ends, at {utc(self.heals_at_ms)} at the latest."
+            return f"Consumption can continue when the transaction ends: its abort is due by {utc(self.heals_at_ms)}."
         if self.relation == RelationKind.OPEN:
-            return "Consumption continues when the application commits or aborts the transaction."
+            return "Consumption can continue when the application commits or aborts the transaction."
         if self.has_finding:
-            return "Consumption continues when the transaction ends: see the finding about that transaction."
-        return "Consumption continues when the transaction ends; what will end the transaction is not known yet."
+            return "Consumption can continue when the transaction ends: see the finding about that transaction."
+        return "Consumption can continue when the transaction ends; what will end the transaction is not known yet."
 
 
 NOT_READ: Final = StallCause(None, "", None, has_finding=False)
@@ -97,8 +97,8 @@ class BlockedGroupFacts(SharedFacts):
         title, advice = self._unstable(about.subject) if self.is_unstable else self._behind(about)
         if self.more:
             title = self.rest(
-                "consumer group waits on partitions with open transactions",
-                "consumer groups wait on partitions with open transactions",
+                "consumer group probably waits on partitions with open transactions",
+                "consumer groups probably wait on partitions with open transactions",
             )
         return Words(title, f"{advice} {self.cause.outlook}")
 
@@ -114,10 +114,10 @@ class BlockedGroupFacts(SharedFacts):
 
     def _unstable(self, one: Subject) -> tuple[str, str]:
         return (
-            f"{one.group} cannot fetch its offset of {one.topic}-{one.partition}: the offset is part of"
-            f" {self.cause.text} on {self.stalled[0]}-{self.stalled[1]} (UNSTABLE_OFFSET_COMMIT)",
-            "Running consumers go on; a consumer that starts, or gets the partition in a rebalance, waits. Do not"
-            " delete the group: its offsets would be lost.",
+            f"an offset of {one.group} for {one.topic}-{one.partition} is part of {self.cause.text} on"
+            f" {self.stalled[0]}-{self.stalled[1]} (UNSTABLE_OFFSET_COMMIT)",
+            "A consumer that starts, or gets the partition in a rebalance, waits if it asks for stable offsets, as Java"
+            " clients since 2.5 do. Do not delete the group: its offsets would be lost.",
         )
 
 
@@ -207,7 +207,7 @@ class CommitsUnreadFacts(SharedFacts):
             if self.more
             else f"{OFFSETS_TOPIC}-{one.partition}: the open transaction of producer id {one.producer_id} may block"
             f" groups that are not listed: {'; '.join(found)}",
-            "The listed groups wait; others may wait too. The application of the transaction knows for which groups"
+            "Groups that are not listed may wait, too. The application of the transaction knows for which groups"
             " it commits offsets.",
         )
 

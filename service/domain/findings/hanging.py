@@ -265,7 +265,7 @@ def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
     groups = join_names([f"{group} ({join_partitions(of_group)})" for group, of_group in places.items()])
     entry = case.entry
     where = LogPlace(*entry.topic_partition, entry.start_offset)
-    text = f"its records commit offsets of {groups}: a member that starts waits until the transaction ends"
+    text = f"its records commit offsets of {groups}: a member that starts may wait until the transaction ends"
     return (Evidence(entry.first_seen_ms, where, text),)
 
 

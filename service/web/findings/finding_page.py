@@ -124,9 +124,8 @@ def _waiting(finding: Finding, where: Where) -> list[Fact]:
     blocked = [one for one in where.groups if one.is_blocked]
     if blocked:
         names = len({one.offset.group for one in blocked})
-        stopped = len({one.offset.group for one in blocked if one.to_go is None})
-        will = names - stopped
-        text = ", ".join(filter(None, (f"{stopped} stopped" * bool(stopped), f"{will} will stop" * bool(will))))
+        later = names - len({one.offset.group for one in blocked if one.to_go is None})
+        text = "judged by their progress" + f"; {later} may stop later" * bool(later)
         return [Fact("Groups waiting", words.plural(names, "group"), text)]
     if finding.observation.blocked_groups:
         return [

@@ -19,6 +19,7 @@ from service.domain.findings.outlook import outlook_of
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import RelationKind
+from service.domain.transaction_log.causes import Confidence
 from service.store.escaped_text import display_id, printable
 from service.store.queries import findings as read_findings
 from service.store.queries import partitions
@@ -82,17 +83,20 @@ def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
 
 _PINS: Final = {
     GroupRelation.STOPPED: (STANDS, "stopped here"),
-    GroupRelation.UNSTABLE_OFFSETS: (STANDS, "cannot fetch offsets"),
-    GroupRelation.READS_UNCOMMITTED: (FREE, "reads uncommitted, not blocked"),
+    GroupRelation.UNSTABLE_OFFSETS: (STANDS, "unstable offsets"),
+    GroupRelation.READS_UNCOMMITTED: (FREE, "reads uncommitted"),
     GroupRelation.UNKNOWN: (FREE, "not known to wait"),
     GroupRelation.INACTIVE: (FREE, "inactive, no members"),
 }
+_BY_PROGRESS: Final = (GroupRelation.STOPPED, GroupRelation.READS_UNCOMMITTED)
 
 
 def _pin(one: AffectedGroup, offset: int) -> Pin:
     if one.to_go is not None:
-        return Pin(offset, one.offset.group, SOON, f"will stop, {words.plural(one.to_go, 'offset')} to go")
-    return Pin(offset, one.offset.group, *_PINS[one.relation])
+        return Pin(offset, one.offset.group, SOON, f"will probably stop, {words.plural(one.to_go, 'offset')} to go")
+    kind, note = _PINS[one.relation]
+    is_guess = one.relation in _BY_PROGRESS and one.confidence == Confidence.LIKELY
+    return Pin(offset, one.offset.group, kind, f"probably {note}" if is_guess else note)
 
 
 FINDINGS_SHOWN: Final = 20

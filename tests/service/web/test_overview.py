@@ -55,7 +55,7 @@ def test_each_of_six_facts_has_its_context(url: str) -> None:
     tell(url).close()
     words = overview(url).texts["facts"]
     assert shows(words, "Hanging transactions 1", "Blocked partitions 3", "of 11 watched", "6 unknown")
-    assert shows(words, "Groups stopped 3", "1 more", "Open transactions 2", "9 m 13 s", "settlement-nightly")
+    assert shows(words, "Groups waiting 3", "1 more", "Open transactions 2", "9 m 13 s", "settlement-nightly")
     assert re.search(r"Commits [0-9]+ /s over the last 5 m", words)
     assert re.search(r"Aborts < 0.01 % last hour: 43 of 1.22 M$", words)
 
@@ -208,7 +208,7 @@ def test_nothing_is_claimed_of_a_cluster_whose_topics_are_all_hidden(cluster: Wi
     page = overview(url)
     assert page.title == "Unknown: of the topics that transactions write to, none is visible."
     assert shows(page.texts["verdict"], "no permission on topic __transaction_state", "It cannot be said")
-    for name in ("Hanging transactions", "Blocked partitions", "Groups stopped", "Open transactions"):
+    for name in ("Hanging transactions", "Blocked partitions", "Groups waiting", "Open transactions"):
         assert f"{name} not known" in page.texts["facts"]
     assert "No partition is blocked" not in page.texts["chain"]
     assert "/clusters/prod-eu/pipeline#unknown" in page.links.values()
@@ -225,7 +225,7 @@ def test_no_partition_counts_as_free_while_none_can_be_judged(cluster: WithParti
     cluster.look(unanswered_partition(DENIED, 0, "hr.payroll"))
     page = overview(url)
     assert page.title == "Unknown: none of the partitions can be judged."
-    assert shows(page.texts["facts"], "Blocked partitions not known", "Groups stopped not known")
+    assert shows(page.texts["facts"], "Blocked partitions not known", "Groups waiting not known")
     assert shows(page.texts["chain"], "not known", "1 partition cannot be judged")
     assert "0 blocked" not in overview(url, path="/").texts["cluster-1"]
 

@@ -92,8 +92,8 @@ def test_the_scale_is_uniform_between_breaks() -> None:
 
 def test_groups_are_pinned_at_their_offsets_and_near_the_lso_to_scale() -> None:
     stopped = Pin(LSO, "settlement", STOPPED, "stopped here")
-    soon = Pin(LSO - 19, "fraud-scoring", SOON, "will stop, 19 offsets to go")
-    free = Pin(HW - 2, "audit-tail", FREE, "reads uncommitted, not blocked")
+    soon = Pin(LSO - 19, "fraud-scoring", SOON, "will probably stop, 19 offsets to go")
+    free = Pin(HW - 2, "audit-tail", FREE, "reads uncommitted")
     ruler = drawn(HANGS, pins=(stopped, free, soon))
     at = {pin.title: pin for pin in ruler.pins}
     assert [pin.title for pin in ruler.pins] == ["group fraud-scoring", "group settlement", "group audit-tail"]

@@ -160,7 +160,7 @@ def test_a_long_legal_transaction_is_reported_with_the_time_it_heals() -> None:
         Severity.INFO,
         NOW_MS - 10 * S + 5 * M + 10 * S + ABORT_SLACK_MS,
     )
-    assert "Consumption continues when the transaction ends, at 2026" in long.advice
+    assert "its abort is due by 2026" in long.advice
     (endless,) = found([victim(stalled_ms=M)], blocker(RelationKind.OPEN, timeout_ms=TWO_PHASE_TIMEOUT_MS))
     assert endless.self_heals_at_ms is None
     assert "when the application commits or aborts the transaction" in endless.advice
@@ -239,8 +239,8 @@ def test_rules_of_the_id_or_topic_give_owner_and_mute() -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (1, "1 more consumer group waits on partitions with open transactions"),
-        (20, "20 more consumer groups wait on partitions with open transactions"),
+        (1, "1 more consumer group probably waits on partitions with open transactions"),
+        (20, "20 more consumer groups probably wait on partitions with open transactions"),
     ],
 )
 def test_groups_beyond_the_bound_share_one_finding(more: int, says: str) -> None:
@@ -267,7 +267,7 @@ def test_a_pending_offset_waits_only_for_its_own_transaction() -> None:
     other = other._replace(entry=other.entry._replace(producer_id=8))
     (found_one,) = found([one], legal, other)
     assert found_one.severity == Severity.CRITICAL
-    assert "the offset is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
+    assert "is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
     assert found_one.evidence[0].source == LogPlace("__consumer_offsets", 9, 105)
     assert "its records commit the offset" in found_one.evidence[0].text
     assert found([one], legal) == []  # the transaction ended a moment ago

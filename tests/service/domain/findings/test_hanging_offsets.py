@@ -44,8 +44,8 @@ def test_evidence_names_groups_with_and_without_members() -> None:
     assert found == Evidence(
         ENTRY.first_seen_ms,
         LogPlace("__consumer_offsets", 9, 100),
-        "its records commit offsets of billing (orders-0 and orders-3) and idle (orders-1): a member that starts waits"
-        " until the transaction ends",
+        "its records commit offsets of billing (orders-0 and orders-3) and idle (orders-1): a member that starts may"
+        " wait until the transaction ends",
     )
 
 
