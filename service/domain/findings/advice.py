@@ -112,11 +112,11 @@ class LongRunningFacts(SharedFacts):
             )
         deadline_ms = self.sink.deadline_ms
         is_lost = self.is_near and deadline_ms
-        deadline = f"; at {utc(deadline_ms or 0)} it is aborted unless its job commits it" if is_lost else ""
+        deadline = f"; it times out at {utc(deadline_ms or 0)} unless its job ends it before" if is_lost else ""
         return Words(
             f"{self.name} has been open since {utc(self.started_ms)}, within its timeout{deadline}",
             self.advice(),
-            f"read_committed consumers wait behind it on {self.partitions}",
+            f"read_committed consumers may wait behind it on {self.partitions}",
         )
 
     def advice(self) -> str:
@@ -164,37 +164,37 @@ class OverdueFacts(SharedFacts):
         return Words(
             f"{self.name} is overdue: its transaction timed out, and the coordinator has not aborted it",
             self.advice(),
-            f"it blocks {self.partitions}",
+            f"it may block {self.partitions}",
         )
 
     def advice(self) -> str:
         place = self.place
         if place.was_left_behind:
-            return _left_behind(place)
+            return _left_behind(place, is_overdue=True)
         if self.neighbours_progress:
             parts = [
-                f"Only this transaction is held up: records of other ids were written to {place.log_partition} after"
-                f" its abort was due, so {place.coordinator} works and can write. The abort of this transaction is"
-                f" pending in the coordinator's memory. Move the leadership of {place.log_partition} to another broker"
-                " and back, or restart the leader: the partition is then loaded anew, and the transaction is aborted."
+                f"A record of another id was written to {place.log_partition} after its abort was due, so"
+                f" {place.coordinator} could write. The abort may be pending in the coordinator's memory, or the"
+                f" transaction missing there. Move the leadership of {place.log_partition} to another broker and back,"
+                " or restart the leader: the partition is then loaded anew, and the transaction should be aborted."
             ]
         elif self.answer is Answer.NOT_FOUND:
             parts = [
                 f"Look at {place.coordinator}: it does not know the transaction that is in the transaction log. Search"
                 ' the log of that broker for "Error loading transactions", and move the leadership of the partition to'
-                " another broker: the transaction is aborted when the partition is loaded whole."
+                " another broker: the transaction should be aborted when the partition is loaded whole."
             ]
         elif self.answer is Answer.AGREES:
             parts = [
-                f"Look at {place.coordinator}: it has loaded the transaction and does not abort it, and no record of"
-                " another id was written to the partition since the abort was due. Check whether the broker can write"
-                " to the partition (ISR and min.insync.replicas), and check its clock. If both are in order, move the"
-                f" leadership of {place.log_partition} to another broker: the partition is then loaded anew."
+                f"Look at {place.coordinator}: it has loaded the transaction and does not abort it. Check"
+                " whether the broker can write to the partition (ISR and min.insync.replicas), and check its clock. If"
+                f" both are in order, move the leadership of {place.log_partition} to another broker: the partition is"
+                " then loaded anew."
             ]
         elif place.leader < 0:
             parts = [
                 f"{place.log_partition} has no leader: bring one of its replicas back. That"
-                " broker then aborts the transaction."
+                " broker should then abort the transaction."
             ]
         else:
             parts = [
@@ -210,7 +210,7 @@ class OverdueFacts(SharedFacts):
                 " not help."
             )
         else:
-            parts.append("Restarting the application does not help before the abort.")
+            parts.append("Restarting the application may not help before the abort.")
         parts.append(f"An abort discards the records.{checkpoint(self.sink.two_phase)}")
         return " ".join(parts)
 
@@ -263,7 +263,7 @@ class StuckFacts(SharedFacts):
         outcome = (
             "The transaction was committed: its records become readable when the markers are there."
             if self.is_commit
-            else "The transaction was aborted: its records are discarded, whatever is done."
+            else "The transaction was aborted: its records are discarded when the markers are there."
         )
         if place.was_left_behind:
             return (
@@ -304,9 +304,9 @@ def _of_sink(sink: Sink) -> str:
             shows = "By the form and use of its id this is a transaction of Apache Flink's"
             whose = f"the job with the id prefix {sink.prefix}"
         return (
-            f"{shows} two-phase sink. If {whose} runs, its next checkpoint commits the transaction. If it does not run,"
-            f" restore it from its last checkpoint or savepoint{until}, or commit the transaction with its {ids}."
-            f" {discards} The log does not show whether a checkpoint holds the transaction."
+            f"{shows} two-phase sink. If {whose} runs, it may still commit the transaction after a checkpoint. If it"
+            f" does not run, restore it from its last checkpoint or savepoint{until}, or commit the transaction with"
+            f" its {ids}. {discards} The log does not show whether a checkpoint holds the transaction."
         )
     return (
         "Its application has to commit or abort it. By its id or timeout, it may be a transaction of a two-phase sink"
@@ -324,12 +324,17 @@ def checkpoint(two_phase: TwoPhase) -> str:
     )
 
 
-def _left_behind(place: Place) -> str:
+def _left_behind(place: Place, *, is_overdue: bool = False) -> str:
+    leader = (
+        "Its timeout has passed, and the coordinator has not aborted it."
+        if is_overdue
+        else f"If the leader of {place.log_partition} has not restarted since then, it still aborts the transaction at"
+        " its timeout, and the records are discarded."
+    )
     return (
         f"Partitions were added to {TOPIC}: the record of this id is in partition {place.partition}, and the id's"
-        f" coordinator now reads only partition {place.looked_for_in}. If the leader of {place.log_partition} has not"
-        " restarted since then, it still aborts the transaction at its timeout, and the records are discarded. After a"
-        " restart no coordinator ends the transaction; if it has a timeout, it is then reported as hanging, with the"
-        " marker that ends it. Starting the application again does not end it: the id gets a new producer id, and this"
+        f" coordinator now reads only partition {place.looked_for_in}. {leader} After a restart of the leader of"
+        f" {place.log_partition} no coordinator ends the transaction; if it has a timeout, it is then reported as"
+        " hanging. Starting the application again does not end it then: the id gets a new producer id, and this"
         " transaction stays open."
     )

@@ -118,8 +118,8 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
         ends = "it has no timeout (two-phase commit): only its application ends it"
     else:
         ends = (
-            f"it times out at {utc(times_out)}; the coordinator aborts it by {utc(heals)} at the latest, and"
-            f" its records are then discarded{_assumed(context)}"
+            f"it times out at {utc(times_out)}; its abort is due by {utc(heals)}, and its records are then"
+            f" discarded{_assumed(context)}"
         )
     evidence = [Evidence(started, "transaction log", f"open since {utc(started)}; {ends}")]
     if rule.long_after_ms is not None:
@@ -186,7 +186,8 @@ def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Obse
     due_ms = abort_due_ms(one, context.log)
     assert due_ms is not None, "an overdue transaction has a due time"
     place = place_of(one, context)
-    goes_on = surroundings.written_ms.get(one.partition, -1) > due_ms
+    # the newest record may be this id's own: a client can still add partitions
+    goes_on = surroundings.written_ms.get(one.partition, -1) > max(due_ms, one.timestamp_ms)
     counts = not goes_on and not place.was_left_behind
     facts = OverdueFacts(
         name=one.name,

@@ -6,6 +6,7 @@ from enum import Enum, StrEnum, auto
 from typing import Final, NamedTuple
 
 from service.domain.partitions.open_entries import Relation, RelationKind
+from service.domain.reasons.hanging import SKIPPING
 from service.domain.transaction_log.deadlines import abort_due_at_ms, times_out_at_ms
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, is_time
@@ -69,15 +70,11 @@ def outlook_of(relation: Relation, limits: Limits, leader: int = -1) -> Outlook:
     if relation.kind == RelationKind.HANGING:
         return HANGS
     if relation.kind == RelationKind.COMPLETING:
-        when = f"when broker {leader} acknowledges" if leader >= 0 else "when its leader is back"
-        return Outlook(
-            1,
-            Heals.WHEN,
-            "completing",
-            f"heals {when}",
-            more="its coordinator retries, unless the marker was refused",
-            brief=f"heals {when}",
-        )
+        text = f"heals when broker {leader} acknowledges" if leader >= 0 else "waits for its leader"
+        more = "its coordinator retries, unless the marker was refused"
+        if leader < 0:
+            more += f"; Kafka {SKIPPING} may skip the partition, which then hangs"
+        return Outlook(1, Heals.WHEN, "completing", text, more=more, brief=text)
     if relation.kind == RelationKind.UNREPLICATED_MARKER:
         when = "when the replicas catch up"
         more = "the leader has the marker already"

@@ -97,7 +97,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
     Kind.HANGING: ("orders-0 is blocked by a hanging transaction of pay", "No coordinator is set to end it", ABORT),
     Kind.ADOPTED: ("records of pay that begin at offset 100 are older", "ends with the id's present transaction"),
     Kind.UNREPLICATED: ("is written but not replicated", "read_committed consumers stop at 100", "replicas catch up"),
-    Kind.OVERDUE: ("pay is overdue", "It blocks orders-0.", "Look at its coordinator"),
+    Kind.OVERDUE: ("pay is overdue", "It may block orders-0.", "Look at its coordinator"),
     Kind.STUCK_COMPLETION: (
         "pay is stuck in PrepareCommit",
         "Missing: no marker yet on orders-0 (leader broker 3), orders-4 (leader none)",

@@ -89,7 +89,7 @@ def test_a_warning_precedes_the_deadline_of_a_stopped_job(judged: Judged, log: s
     judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
     found = long_running(judged, name)
     assert found.severity == Severity.WARNING
-    assert "it is aborted unless its job commits it" in found.summary
+    assert "unless its job ends it before" in found.summary
 
 
 def test_a_rule_for_long_transactions_does_not_hide_the_deadline(cluster: Cluster, reader: Engine) -> None:

@@ -77,11 +77,10 @@ def test_two_phase_commit_has_no_timeout() -> None:
     assert heal.at_ms is None
 
 
-def test_a_completion_without_a_leader_heals_when_the_leader_is_back() -> None:
-    assert (
-        outlook_of(Relation(RelationKind.COMPLETING, owner()), LIMITS, leader=-1).text
-        == "heals when its leader is back"
-    )
+def test_a_completion_without_a_leader_may_end_as_a_hang() -> None:
+    heal = outlook_of(Relation(RelationKind.COMPLETING, owner()), LIMITS, leader=-1)
+    assert heal.text == "waits for its leader"
+    assert "then hangs" in heal.more
 
 
 def test_an_unknown_relation_has_its_reason() -> None:
