@@ -42,7 +42,7 @@ class LayoutWatch:
     def read(self) -> Layout:
         """Returns the present layout. Creates the canary's topic first if it does not exist.
 
-        Raises KafkaUnavailable or KafkaRefused if the canary cannot run: nobody has used transactions yet, a permission
+        Raises KafkaUnavailable or KafkaRefused if the canary cannot run: there is no transaction log yet, a permission
         is missing, the topic cannot be created or is not listed yet, or no broker answers. The text of the error is the
         reason. Raises BadClientConfig if the settings cannot be used.
         """
@@ -62,13 +62,13 @@ class LayoutWatch:
             if topic in found.denied:
                 raise KafkaRefused(f"topic {topic}: DESCRIBE is not permitted")
         if LOG in found.missing:
-            raise KafkaRefused("there is no __transaction_state: nobody has used transactions on this cluster yet")
+            raise KafkaRefused(f"the brokers list no topic {LOG}: Kafka creates it with the first transactional.id")
         log = found.topics[LOG]
         if self._topic in found.missing:
             self._create(client, found.brokers, log)
             found = read_replicas(client, [LOG, self._topic])
             if self._topic not in found.topics:
-                raise KafkaRefused(f"topic {self._topic} was created a moment ago")
+                raise KafkaRefused(f"topic {self._topic} is not listed yet")
         if time.monotonic() - self._configs_at_s > _CONFIG_EVERY_S:
             self._min_in_sync, self._configs_at_s = min_in_sync(client, LOG), time.monotonic()
         return Layout(found.brokers, log, found.topics[self._topic], self._min_in_sync)

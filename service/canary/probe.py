@@ -96,7 +96,7 @@ class Probe:
         except BadClientConfig as error:
             failure = Failure(self._phase, "_INVALID_ARG", str(error))
         except KafkaRefused as error:
-            failure = Failure(self._phase, "TOPIC_AUTHORIZATION_FAILED", str(error))
+            failure = Failure(self._phase, error.error, str(error))
         except KafkaFailure as error:
             failure = Failure(self._phase, "NETWORK_EXCEPTION", str(error))
         if failure is not None:
@@ -177,6 +177,8 @@ class Probe:
         """Returns the failure, with the connection's own error where librdkafka reports only a timeout."""
         if self._producer is not None:
             self._producer.poll(0)  # calls _note_error
+        if self._phase == Phase.VISIBLE and error.name() in _SAYS_LITTLE:  # raised by _await_visible
+            return Failure(self._phase, REQUEST_TIMED_OUT, f"the record was not seen within {ROUND_S:g} s")
         if error.name() in _SAYS_LITTLE and self._connection_error is not None:
             error = self._connection_error
         if error.name() in _SAYS_LITTLE:

@@ -223,7 +223,7 @@ class KafkaClient:
         if isinstance(e, kafka.errors.KafkaConfigurationError):
             return BadClientConfig(f"client properties: {text}")
         if isinstance(e, REFUSALS):
-            return KafkaRefused(f"{peer} refuses: {text}")
+            return KafkaRefused(f"{peer} refuses: {text}", str(e.message))
         is_answer = isinstance(e, kafka.errors.KafkaProtocolError)
         return KafkaUnavailable(f"{peer} {'gives no valid answer' if is_answer else 'does not answer'}: {text}")
 

@@ -58,7 +58,12 @@ class PartitionUnavailable(KafkaUnavailable):
 
 
 class KafkaRefused(KafkaFailure):
-    """Kafka refuses the request: wrong credentials, missing permission, unsupported request."""
+    """Kafka refuses the request: wrong credentials, missing permission, unsupported request. `error`: Kafka's name of
+    the error; UNKNOWN_SERVER_ERROR if it is not known."""
+
+    def __init__(self, reason: Reason | str, error: str = "UNKNOWN_SERVER_ERROR") -> None:
+        self.error = error
+        super().__init__(reason)
 
 
 class BadClientConfig(KafkaFailure):
@@ -72,6 +77,6 @@ def raise_for(
     else `failure`. Does nothing if `code` is 0. `operations`: the operations to grant. `request`: the request, in
     words."""
     if code == TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(NoPermission(topic, operations))
+        raise KafkaRefused(NoPermission(topic, operations), "TOPIC_AUTHORIZATION_FAILED")
     if code != NONE:
         raise failure(f"{request}: {error_text(code)}")

@@ -73,7 +73,9 @@ def test_rounds_run_are_measured_and_leave_nothing_behind(broker: Broker, watche
 def test_a_cluster_without_a_transaction_log_gets_none(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker()
     with store_of(broker.bootstrap, tmp_path) as watched, running_canary(watched, settings_of(broker)):
-        wait_until(watched.trouble, lambda why: "nobody has used transactions" in (why or ""), "the reason to wait")
+        wait_until(
+            watched.trouble, lambda why: "list no topic __transaction_state" in (why or ""), "the reason to wait"
+        )
         assert watched.coordinators() == {}
         open_producer(broker.bootstrap, "the first one")
         watched.wait_for_rounds(1, 1)

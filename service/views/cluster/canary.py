@@ -54,10 +54,10 @@ class CoordinatorHealth(NamedTuple):
 
 _FAILS: Final = {
     Phase.COORDINATOR: "cannot be a coordinator",
-    Phase.INIT: "does not initialize producers",
-    Phase.PRODUCE: "does not accept a record of a transaction",
-    Phase.COMMIT: "does not commit",
-    Phase.VISIBLE: "commits, but the record does not become visible",
+    Phase.INIT: "does not initialize the canary's producer",
+    Phase.PRODUCE: "does not accept the canary's record",
+    Phase.COMMIT: "does not commit the canary's transaction",
+    Phase.VISIBLE: "commits, but the canary does not see its record",
 }
 
 
@@ -112,11 +112,11 @@ class CanaryHealth(NamedTuple):
         p99_us = self.commit_p99_us
         speed = "" if p99_us is None else f", commit p99 {fine(round(p99_us / 1000))}"
         if not self.failing:
-            return f"Transactions can run now: {of}{speed}."
+            return f"The canary's transactions run at {of}{speed}."
         if not self.running:
             failing = f"{len(self.failing)} of {plural(len(self.probed), 'coordinator')}"
             return f"The canary's transactions fail at {failing}."
-        return f"Transactions can run now at {of} only{speed}."
+        return f"The canary's transactions run at {of} only{speed}."
 
     @property
     def lines(self) -> list[str]:

@@ -31,12 +31,12 @@ def said(cluster: SeededCluster, now_ms: int = NOW_MS) -> tuple[str, str, list[s
 @pytest.mark.parametrize(
     ("some", "tone", "title", "lines"),
     [
-        (WHOLE, "ok", "Transactions can run now: 3 of 3 coordinators, commit p99 14 ms.", []),
+        (WHOLE, "ok", "The canary's transactions run at 3 of 3 coordinators, commit p99 14 ms.", []),
         (
             [*WHOLE[:2], coordinator(3, 11, failure=NO_REPLICAS)],
             "critical",
-            "Transactions can run now at 2 of 3 coordinators only, commit p99 14 ms.",
-            [f"Broker 3 does not commit since 14:13:50: NOT_ENOUGH_REPLICAS ({DETAIL})."],
+            "The canary's transactions run at 2 of 3 coordinators only, commit p99 14 ms.",
+            [f"Broker 3 does not commit the canary's transaction since 14:13:50: NOT_ENOUGH_REPLICAS ({DETAIL})."],
         ),
         (
             [coordinator(1, failure=GONE)],
@@ -50,13 +50,13 @@ def said(cluster: SeededCluster, now_ms: int = NOW_MS) -> tuple[str, str, list[s
         (
             [*WHOLE[:2], coordinator(3, 11).idle(NOW_MS)],
             "ok",
-            "Transactions can run now: 2 of 2 coordinators, commit p99 14 ms.",
+            "The canary's transactions run at 2 of 2 coordinators, commit p99 14 ms.",
             [],
         ),
         (
             [WHOLE[0], coordinator(2, 9, at_ms=NOW_MS - 60_000)],
             "unknown",
-            "Transactions can run now: 1 of 2 coordinators, commit p99 14 ms.",
+            "The canary's transactions run at 1 of 2 coordinators, commit p99 14 ms.",
             ["The state of broker 2 is not known: no recent round."],
         ),
         ([], "unknown", "It is not known whether transactions can run: the canary has not finished a round yet.", []),
@@ -142,10 +142,14 @@ def test_the_overview_says_whether_transactions_can_run(cluster: WithPartitions,
     quiet(cluster)
     assert "canary" not in overview(url).texts
     store_canary(cluster, WHOLE)
-    assert shows(overview(url).texts["canary"], "Transactions can run now: 3 of 3 coordinators, commit p99 14 ms.")
+    assert shows(
+        overview(url).texts["canary"], "The canary's transactions run at 3 of 3 coordinators, commit p99 14 ms."
+    )
     store_canary(cluster, [coordinator(3, 11, failure=NO_REPLICAS)])
     page = overview(url)
-    assert shows(page.texts["canary"], "Broker 3 does not commit since 14:13:50", "NOT_ENOUGH_REPLICAS")
+    assert shows(
+        page.texts["canary"], "Broker 3 does not commit the canary's transaction since 14:13:50", "NOT_ENOUGH_REPLICAS"
+    )
     assert page.links["What to do"].endswith("KafkaTxnCanaryFailing.md")
     store_canary(cluster, [], is_running=False)
     assert "canary" not in overview(url).texts
