@@ -129,7 +129,10 @@ cause."""
 
 def explained(failure: Failure, layout: Layout, target: Target) -> Failure:
     """Returns `failure`, unless missing in-sync replicas of the target's log partition explain the failure. In that
-    case, returns a failure that names this cause."""
+    case, returns a failure that names this cause. They do not explain a record that is not visible: the commit is in
+    the log then."""
+    if failure.phase == Phase.VISIBLE:
+        return failure
     one = next((one for one in layout.log if one.partition == target.log_partition), None)
     if one is None or layout.min_in_sync is None or failure.error not in _UNREPLICATED:
         return failure

@@ -95,6 +95,8 @@ def test_a_timeout_is_explained_by_the_replicas_that_are_missing() -> None:
     assert explained(timed_out, lacking, other) == timed_out
     denied = Failure(Phase.COMMIT, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "")
     assert explained(denied, lacking, target) == denied
+    unseen = Failure(Phase.VISIBLE, "REQUEST_TIMED_OUT", "the record was not seen within 4 s")
+    assert explained(unseen, lacking, target) == unseen, "the commit was written to the log"
 
 
 def test_a_log_with_one_replica_needs_no_second_one() -> None:
