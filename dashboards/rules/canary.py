@@ -18,9 +18,9 @@ FAILING: Final = Alert(
     wait=limits.CANARY_FAILS_FOR,
     keep="1m",
     labels={"scope": "coordinator"},
-    summary="Transactions fail at coordinator {{ $labels.coordinator_broker }} of {{ $labels.cluster }}",
+    summary="The canary's transactions fail at coordinator {{ $labels.coordinator_broker }} of {{ $labels.cluster }}",
     description="The canary's own transactions at broker {{ $labels.coordinator_broker }} of {{ $labels.cluster }}"
-    " fail, or the broker has left the cluster. Applications whose ids this broker coordinates cannot commit either."
+    " fail, or the broker has left the cluster. Applications whose ids this broker coordinates may fail, too."
     " The cluster's page in txnscope shows the step that fails, Kafka's name of the error, and since when.",
 )
 
@@ -45,7 +45,7 @@ SLOW: Final = Alert(
     summary="Commits at coordinator {{ $labels.coordinator_broker }} of {{ $labels.cluster }} are slow",
     description="One in ten of the canary's transactions at broker {{ $labels.coordinator_broker }} of"
     " {{ $labels.cluster }} takes {{ $value | humanizeDuration }} or longer until its commit is acknowledged. Such a"
-    " transaction has one record. Transactions of applications wait at least as long.",
+    " transaction has one record. Transactions of applications there may be as slow.",
 )
 
 GROUP: Final = Group("txnscope-canary", (FAILING, LEADERLESS, SLOW), "txnscope-overview", page=OF_CLUSTER)

@@ -34,10 +34,10 @@ GROUP_BLOCKED: Final = Alert(
     expr=f"count by (cluster, group, topic) (\n  {most(pick(of.GROUP_BLOCKED), 'group', *_PLACE)} > 0\n) >= {ANY}",
     severity=WARNING,
     wait="5m",
-    summary="Consumer group {{ $labels.group }} waits behind open transactions of {{ $labels.topic }}",
-    description="{{ $labels.group }} waits, or will wait, on {{ $value | humanize }} partition(s) of"
-    " {{ $labels.topic }} behind a transaction that is still open. The lag that clients measure may be 0. Restarting"
-    " the group, or resetting its offsets, does not help.",
+    summary="Consumer group {{ $labels.group }} probably waits for open transactions on {{ $labels.topic }}",
+    description="{{ $labels.group }} probably waits, or will wait, on {{ $value | humanize }} partition(s) of"
+    " {{ $labels.topic }}: a transaction is open there, or on the group's partition of __consumer_offsets. The lag that"
+    " clients measure may be 0. Resetting the group's offsets skips records that may yet be committed.",
     page=OF_CLUSTER + "/groups",
 )
 
@@ -47,8 +47,8 @@ NOT_REPLICATED: Final = on_finding(
     wait="1m",
     summary="Markers of ended transactions are not replicated on {{ $labels.cluster }}",
     description="On {{ $value | humanize }} partition(s) of {{ $labels.cluster }} the leader has the transaction's"
-    " marker, but its replicas do not: read_committed consumers wait for the ISR. Nothing hangs; another marker would"
-    " not help.",
+    " marker, but not all of its in-sync replicas do: read_committed consumers wait for them. Another marker would not"
+    " help.",
 )
 
 NOT_JUDGED: Final = Alert(

@@ -82,7 +82,7 @@ LAGGING: Final = Alert(
     wait="10m",
     summary="Reading is {{ $value | humanize }} records behind " + _WHAT,
     description="{{ $value | humanize }} records of " + _WHAT + " are written and not yet read, and their number"
-    " grows: verdicts come late. The streaming application or the store is too slow.",
+    " grows: verdicts come late. The streaming application, the brokers or the store may be too slow.",
 )
 
 UNDECODED: Final = Alert(
@@ -105,8 +105,8 @@ COVERAGE_LOW: Final = Alert(
     summary="Only {{ $value | humanizePercentage }} of " + _WHAT + " answers",
     description="{{ $value | humanizePercentage }} of "
     + _WHAT
-    + " answered in the last 30 s; open transactions on the rest are not judged. A broker is away, or partitions"
-    " have no leader.",
+    + " answered in the last 30 s; open transactions on the rest are not judged. A broker may be away, or partitions"
+    " without leader.",
 )
 
 NOT_COVERED: Final = on_finding(
@@ -125,7 +125,7 @@ GAP: Final = on_finding(
     summary="Part of a log of {{ $labels.cluster }} was gone before it was read",
     description="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} lost records before they were read, or"
     " were truncated or created again. Reading went on after the gap; counts and history of the ids in the gap are"
-    " incomplete.",
+    " incomplete, and their states may be out of date.",
 )
 
 DROPPED: Final = Alert(

@@ -18,10 +18,10 @@ FENCING: Final = Alert(
     wait="5m",
     keep="10m",
     summary="{{ $value | humanize }} producers of {{ $labels.cluster }} were fenced within " + limits.FENCED_WINDOW,
-    description="{{ $value | humanize }} open transactions of {{ $labels.cluster }} were aborted in "
-    f"{limits.FENCED_WINDOW} because their transactional.id was initialised again, and such aborts continue: two"
-    " instances share an id and fence each other in turns, an application restarts in a loop, or producers of the old"
-    " protocol fence themselves after errors (KIP-360).",
+    description="{{ $value | humanize }} aborts of open transactions of {{ $labels.cluster }} count as fences in "
+    f"{limits.FENCED_WINDOW}, and they continue: a fence is an abort by a producer or administrator that initialises"
+    " the id again. Possible causes are two instances that share an id, an application that restarts in a loop, and"
+    " producers of the old protocol that fence themselves after errors (KIP-360).",
 )
 
 CHURN: Final = Alert(
@@ -30,7 +30,7 @@ CHURN: Final = Alert(
     severity=WARNING,
     wait="15m",
     summary="{{ $value | humanize }} new producer ids a second on {{ $labels.cluster }}",
-    description="Applications of {{ $labels.cluster }} take {{ $value | humanize }} new producer ids a second. Either"
+    description="Applications of {{ $labels.cluster }} take {{ $value | humanize }} new producer ids a second. Perhaps"
     " they invent a transactional.id at every start: then nothing fences the transactions that an earlier start left"
     " open. Or they are Apache Flink jobs, which take an id for each subtask and checkpoint by their naming strategy"
     " INCREMENTING: that is normal. Brokers keep the state of each producer id for a day.",
@@ -43,7 +43,7 @@ EPOCH: Final = Alert(
     wait="10m",
     summary="A producer of {{ $labels.cluster }} has used {{ $value }} epochs of its producer id",
     description="A producer of the old protocol has used {{ $value }}"
-    f" of {limits.EPOCH_LAST:,} epochs: each start, fence and timeout takes one, so the producer starts far too often."
+    f" of {limits.EPOCH_LAST:,} epochs: each start, fence and timeout takes one."
     " A fence or timeout in the last epochs can fail on brokers before 4.3.",
 )
 
@@ -55,9 +55,9 @@ EXPIRING: Final = Alert(
     summary="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} expire within "
     + limits.EXPIRING_WITHIN,
     description="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} have not been used for long;"
-    f" their coordinator removes them within {limits.EXPIRING_WITHIN}. A producer that still uses a removed id fails"
-    " once with INVALID_PRODUCER_ID_MAPPING. Any transaction renews an id. Ids of Apache Flink's naming strategy"
-    " INCREMENTING are used for one checkpoint and expire all the time.",
+    f" unless they are used, their coordinator removes them within {limits.EXPIRING_WITHIN}. A producer that still uses"
+    " a removed id fails once with INVALID_PRODUCER_ID_MAPPING. Any transaction renews an id. Ids of Apache Flink's"
+    " naming strategy INCREMENTING are used for one checkpoint and expire all the time.",
     page=OF_CLUSTER + "/expiring",
 )
 

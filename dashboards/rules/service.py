@@ -19,7 +19,7 @@ DOWN: Final = Alert(
     wait="2m",
     summary="txnscope at {{ $labels.instance }} cannot be scraped",
     description="Prometheus gets no metrics of {{ $labels.instance }} (job {{ $labels.job }}). If no other instance of"
-    " the service is scraped, no other alert about transactions can fire: hanging transactions are not detected. Start"
+    " the service is scraped, no new alert about transactions can begin, not even about a hanging one. Start"
     " the service again (`txnscope serve`, or `watch`): its log shows why it ended.",
 )
 
@@ -30,7 +30,7 @@ ABSENT: Final = Alert(
     wait="5m",
     summary="Prometheus has no metrics of txnscope at all",
     description="No instance of the service is scraped, or its scrape job is gone from Prometheus' configuration. No"
-    " other alert about transactions can fire: hanging transactions are not detected. Prometheus' page of targets"
+    " new alert about transactions can begin, not even about a hanging one. Prometheus' page of targets"
     " shows which of the two it is; `txnscope serve` starts the service.",
 )
 
@@ -46,7 +46,7 @@ MISSING: Final = Alert(
     summary="No service reports {{ $labels.cluster }} any more",
     description="{{ $labels.cluster }} was reported within the last day (by {{ $value | humanize }} target(s) that"
     " are not down now), but no service reports the cluster now. Its service is not scraped any more, or has another"
-    " store. No alert about its transactions can begin: hanging transactions are not detected. If the cluster was"
+    " store. No new alert about its transactions can begin, not even about a hanging one. If the cluster was"
     " removed on purpose, silence this alert for a day.",
 )
 

@@ -36,10 +36,10 @@ PREPARE_STUCK: Final = Alert(
     wait="1m",
     summary="A transaction of {{ $labels.cluster }} has been in {{ $labels.state }} for"
     " {{ $value | humanizeDuration }}",
-    description="The end of the transaction was decided {{ $value | humanizeDuration }} ago, but not all of its"
-    " markers are written. Normally the markers take milliseconds. The leader of one of its partitions does not"
-    " acknowledge; consumers wait there. No timeout ends the transaction. The finding (stuck_completion) names the"
-    " partitions and their leaders.",
+    description="The end of a transaction was decided {{ $value | humanizeDuration }} ago, and its coordinator has not"
+    " completed it; normally that takes milliseconds. Consumers may wait where its marker is missing. No timeout ends"
+    " the transaction. The finding (stuck_completion) names the partitions that may lack a marker, or what else is"
+    " missing.",
     page=OF_CLUSTER + "/transactions?state={{ $labels.state }}",
 )
 
@@ -50,9 +50,8 @@ _LATE: Final = Alert(
     wait="1m",
     summary="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} are past their timeout and not aborted",
     description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
-    " now, even with the wait for its next scan (every 10 s by default). They block their partitions until the"
-    " coordinator aborts them; the abort discards their records. The finding names the cause, as far as it is known."
-    " Until the abort, restarting the application does not help.",
+    " now, even with the wait for its next scan (every 10 s by default). Consumers may wait behind them until the"
+    " coordinator aborts them; the abort discards their records. The finding names the cause, as far as it is known.",
 )
 OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
 """The same alert twice: first a ticket, after 5 minutes a page. A coordinator that was just elected aborts overdue
@@ -64,7 +63,7 @@ MISMATCH: Final = on_finding(
     wait="1m",
     summary="A coordinator of {{ $labels.cluster }} contradicts the transaction log",
     description="The answers of the coordinator about {{ $value | humanize }} transactional.id(s) of"
-    " {{ $labels.cluster }} contradict the transaction log: either the coordinator has loaded its partition of"
+    " {{ $labels.cluster }} contradict the transaction log: perhaps the coordinator has loaded its partition of"
     " __transaction_state only in part, or an append failed; it may never end the open transactions of these ids.",
 )
 
@@ -84,7 +83,7 @@ TIMED_OUT_TOGETHER: Final = on_finding(
     severity=WARNING,
     summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
     description="Many producers of {{ $labels.cluster }} lost their transactions to the timeout at once"
-    " ({{ $value | humanize }} time(s) recently): the trace of an outage. Producers of the old protocol get"
+    " ({{ $value | humanize }} time(s) recently): probably the trace of an outage. Producers of the old protocol get"
     " ProducerFenced although no producer fenced them. The finding shows what the transactions had in common, and"
     " which timeout would have been long enough. If all of them belong to one Apache Flink job, the job itself may"
     " have been away, and the finding says what may be lost.",
