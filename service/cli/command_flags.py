@@ -66,7 +66,7 @@ def hanging(sub: argparse.ArgumentParser) -> None:
 
 
 def groups(sub: argparse.ArgumentParser) -> None:
-    switch(sub, "--blocked", "only blocked groups: stopped, about to stop, or unable to fetch their offsets")
+    switch(sub, "--blocked", "only blocked groups: stopped, about to stop, or with unstable offsets")
     _application(sub, "groups behind an open transaction")
     limited_json(sub)
 

@@ -114,7 +114,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         expect="the LSO to move on as soon as the replicas have the marker.",
         no_help=(
             "Another marker: the leader has one already.",
-            "Restarting the application: its transaction has ended.",
+            "Restarting the application: its transaction is decided.",
         ),
         alert="KafkaTransactionMarkerUnreplicated",
         reports=RelationKind.UNREPLICATED_MARKER,
@@ -124,7 +124,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "stuck completion",
         (StuckFacts,),
         _GROWS,
-        Outlook(1, Heals.WHEN, "completing", "heals when its leaders acknowledge"),
+        Outlook(1, Heals.WHEN, "completing", "ends when its coordinator completes it"),
         expect="CompleteX in the transaction log as soon as the last leader has acknowledged.",
         no_help=(
             "Waiting for the timeout: a decided transaction has none.",
@@ -140,10 +140,10 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "overdue",
         (OverdueFacts,),
         _GROWS,
-        Outlook(1, Heals.NOW, "warning", "not before its coordinator works"),
+        Outlook(1, Heals.NOW, "warning", "ends when its coordinator aborts it"),
         expect=(
             "the coordinator to abort the transaction at its next scan once the coordinator works: the records are"
-            " discarded, and the LSO moves on."
+            " discarded, and the LSO can move on."
         ),
         no_help=(
             "Waiting for the timeout: it has passed.",
@@ -157,7 +157,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "long-running",
         (LongRunningFacts,),
         (Severity.INFO, Severity.WARNING),
-        Outlook(1, Heals.WHEN, "open", "ends when its application ends it"),
+        Outlook(1, Heals.WHEN, "open", "ends by its application, or by a timeout"),
         expect="the LSO to move on when the transaction ends, and this finding to resolve within seconds.",
         no_help=(
             "Restarting the blocked consumers.",
@@ -172,9 +172,9 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "blocked group",
         (BlockedGroupFacts,),
         tuple(Severity),
-        Outlook(3, Heals.WHEN, "completing", "goes on when that transaction ends"),
-        expect="the group to read on as soon as the LSO moves.",
-        no_help=("Restarting the group, or resetting its offsets beyond the LSO: records would be skipped.",),
+        Outlook(3, Heals.WHEN, "completing", "can go on when that transaction ends"),
+        expect="the group to read on when the transaction has ended.",
+        no_help=("Resetting its offsets beyond the LSO: records that may yet be committed would be skipped.",),
         alert="KafkaConsumerGroupBlocked",
         seen_on=SeenOn.PARTITION,
     ),
@@ -201,7 +201,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "fencing conflict",
         (FencingFacts,),
         _WARNING,
-        Outlook(0, Heals.NOW, "critical", "will not stop by itself", more="look for a second producer"),
+        Outlook(0, Heals.NOW, "critical", "goes on while its cause does", more="look for a second producer"),
         no_help=("Raising a timeout: each start fences the previous producer, whatever the timeout.",),
         alert="KafkaTransactionFencingStorm",
         ends=Ends.QUIET,
@@ -212,7 +212,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "churn of ids",
         (ChurnFacts,),
         (Severity.INFO, Severity.WARNING),
-        Outlook(0, Heals.NOW, "warning", "will not stop by itself", more="give each instance a stable id"),
+        Outlook(0, Heals.NOW, "warning", "goes on while its cause does", more="give each instance a stable id"),
         no_help=("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
         alert="KafkaProducerIdChurn",
         ends=Ends.QUIET,
@@ -241,7 +241,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "epochs running out",
         (EpochFacts,),
         _WARNING,
-        Outlook(4, Heals.SELF, "clock", "gets a new producer id after the last epoch"),
+        Outlook(4, Heals.SELF, "clock", "a start after the last epoch gets a new producer id"),
         alert="KafkaProducerEpochNearExhaustion",
         seen_on=SeenOn.ID,
     ),

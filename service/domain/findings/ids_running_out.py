@@ -157,8 +157,8 @@ class EpochFacts(SharedFacts):
             self.rest("id has used up most of its epochs", "ids have used up most of their epochs")
             if self.more
             else f"{self.name} has used {self.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
-            "Under the old protocol each start, fence and timeout takes an epoch: find out why this id is started so"
-            " often. A start while the id is idle assigns a new producer id only from epoch 32,766 on; a start"
+            "Under the old protocol each start, fence and timeout takes an epoch: find out whether this id starts"
+            " too often. A start while the id is idle assigns a new producer id only from epoch 32,766 on; a start"
             " before that takes one more epoch. A fence or timeout in the last epochs can fail on brokers before 4.3."
             " Clients of the new protocol (KIP-890) get a new producer id without a restart.",
         )

@@ -115,7 +115,7 @@ def test_words_are_without_names_where_that_is_asked_for(cluster: WithFindings) 
         assert client.get(f"{PATH}?names=away").status_code == 422
     assert words["summary"] == inline["summary"].replace("pay ", "[transactional_id] ").replace("orders-0", "[name 1]")
     assert words["advice"] == inline["advice"]
-    assert words["outlook"] == "not before its coordinator works"
+    assert words["outlook"] == "ends when its coordinator aborts it"
     assert (words["names"], words["cause"]) == ({"[name 1]": "orders-0"}, None)
 
 
