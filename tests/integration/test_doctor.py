@@ -280,7 +280,7 @@ def test_an_advertised_address_without_a_listener_is_named(tmp_path: Path, capsy
         # before the first transaction, and without an authorizer
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{port}"]) == 0
         output = capsys.readouterr()
-        assert "__transaction_state: does not exist yet: no transactional id has been used" in output.out
+        assert "__transaction_state: is not listed, nor is any transactional id" in output.out
         assert "the brokers have no authorizer: everybody may do everything" in output.out
         assert "kafka-acls.sh" not in output.out
 

@@ -58,7 +58,7 @@ def _topic(report: CanaryReport) -> Iterator[Line]:
     needed = {operation: topic(name, operation.capitalize()) for operation in ("READ", "WRITE")}
     if report.operations is None:
         if report.may_create:
-            yield Line(NOTE, _WHAT, f"topic {name} does not exist yet, and may be created")
+            yield Line(NOTE, _WHAT, f"topic {name} does not exist, or may not be described; CREATE is allowed")
             return
         text = f"topic {name} does not exist, or may not be described, and CREATE is denied"
         yield Line(GAP, _WHAT, text, (topic(name, "Create"), *needed.values()))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.domain.doctor.cluster_report import ClusterReport
+from service.domain.doctor.lines import to_resolve
 from service.domain.doctor.tried_versions import TriedVersion, from_release
 from service.domain.doctor.verdicts import CERTAIN, NONE, Verdict, verdicts, why_no_log
 from service.domain.findings.formatting import join_names
@@ -99,7 +100,11 @@ def _resolve(report: ClusterReport) -> Ability:
     lacking = [str(one.node) for one in report.brokers if one.why is None and _WRITE_MARKERS not in one.apis]
     if lacking:
         return Ability(what, False, f"broker {join_names(lacking)} does not speak WriteTxnMarkers")
-    return Ability(what, True)
+    permission = to_resolve(report)
+    if permission is None:
+        return Ability(what, True)
+    why, acl = permission
+    return Ability(what, False if report.cluster_operations else None, f"{acl.operation} on the cluster: {why}")
 
 
 def _listed(abilities: Sequence[Ability]) -> str:

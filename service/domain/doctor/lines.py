@@ -99,9 +99,9 @@ def _features(report: ClusterReport) -> Iterator[Line]:
         return
     metadata = report.features.get("metadata.version")
     version = report.features.get("transaction.version", 0)
-    protocol = (
-        "the end of a transaction raises the epoch (KIP-890)" if version >= 2 else "the older protocol, without KIP-890"
-    )
+    protocol = "the older protocol: its clients' commits and aborts keep the epoch"
+    if version >= 2:
+        protocol = "each end raises the epoch (KIP-890 part 2), except of clients of the older protocol"
     yield Line(
         OK, "features", f"transaction.version {version}: {protocol}; metadata.version {metadata or 'not reported'}"
     )
@@ -146,9 +146,9 @@ def _log(report: ClusterReport) -> Iterator[Line]:
         yield Line(GAP, TOPIC, f"{NoTransactionLog(log.seen)}; names, causes, timeouts and history are not known")
         return
     if not log.exists:
-        text = "does not exist yet: no transactional id has been used; whether READ is allowed is not known"
+        text = "is not listed, nor is any transactional id; whether READ is allowed is not known"
         if report.ids.listed is None:
-            text = "does not exist; whether transactional ids are used is not known, because no broker lists them"
+            text = "is not listed; whether transactional ids are used is not known, because no broker lists them"
         yield Line(NOTE, TOPIC, text)
         return
     if log.leaderless:
@@ -205,17 +205,21 @@ def _aside(report: ClusterReport, topics: Sequence[str], why: str) -> str:
 def _readable(report: ClusterReport) -> Iterator[Line]:
     topics, what = report.topics, "DescribeProducers"
     count = len(topics.readable) + len(topics.unreadable)
+    watched = count + len(topics.unanswered)
     if topics.unreadable:
         if len(topics.unreadable) == count > 1:
             missing = [acls.pattern(glob, "Read") for glob in topics.globs]
         else:
             missing = acls.each_or_all("--topic", topics.unreadable, count, "Read")
         text = (
-            f"READ is denied on {len(topics.unreadable)} of {_count(count, 'topic')}: {join_names(topics.unreadable)}"
+            f"READ is denied on {len(topics.unreadable)} of {_count(watched, 'topic')}: {join_names(topics.unreadable)}"
         )
         yield Line(GAP, what, text, tuple(missing))
     elif topics.readable:
-        yield Line(OK, what, f"READ is allowed on {'the topic' if count == 1 else f'all {count} topics'} watched")
+        which = "the topic" if count == watched == 1 else f"all {count} topics"
+        if topics.unanswered:
+            which = f"{count} of {watched} topics"
+        yield Line(OK, what, f"READ is allowed on {which} watched")
     if topics.unanswered:
         yield Line(GAP, what, f"no answer about {join_names(topics.unanswered)}: {topics.unanswered_why}")
 
@@ -279,9 +283,7 @@ def _clocks(report: ClusterReport) -> Iterator[Line]:
     if not report.clocks:
         newest = report.newest_record_ms
         last = "" if newest is None else f"; the newest record of {TOPIC} has the time {utc(newest)}"
-        yield Line(
-            NOTE, "clock", f"could not be measured: no transaction record was written during the examination{last}"
-        )
+        yield Line(NOTE, "clock", f"could not be measured: no transaction record was read during the examination{last}")
 
 
 def _count(number: int, thing: str) -> str:

@@ -64,9 +64,7 @@ def _hanging(report: ClusterReport) -> Verdict:
         )
     if not topics.readable:
         return Verdict(what, LIKELY, "; ".join(["DescribeProducers got no answer", *exceptions]))
-    if topics.unanswered:
-        exceptions.append(f"no better than likely on {join_names(topics.unanswered)} (DescribeProducers got no answer)")
-    return Verdict(what, CERTAIN, "; ".join(exceptions))
+    return Verdict(what, CERTAIN, "; ".join([*exceptions, *_unanswered(report)]))
 
 
 def _coordinators_describe(report: ClusterReport) -> bool:
@@ -82,14 +80,16 @@ def _names(report: ClusterReport) -> Verdict:
         return Verdict(what, NONE, why_no_log(report))
     if not topics.readable and not topics.unanswered:
         return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic is visible")
-    return Verdict(what, CERTAIN, "; ".join(_not_read(report)))
+    trust = CERTAIN if topics.readable else LIKELY
+    return Verdict(what, trust, "; ".join([*_not_read(report), *_unanswered(report), *_not_coordinated(report)]))
 
 
 def _causes(report: ClusterReport) -> Verdict:
     what = "causes and history"
     if not report.log.may_read:
         return Verdict(what, NONE, why_no_log(report))
-    return Verdict(what, CERTAIN, "; ".join(_not_coordinated(report)))
+    why = "the transaction log does not show who aborted a transaction"
+    return Verdict(what, LIKELY, "; ".join([why, *_not_coordinated(report)]))
 
 
 def _times(report: ClusterReport) -> Verdict:
@@ -137,8 +137,8 @@ def _explain(report: ClusterReport) -> Verdict:
     what, topics = "explain: owner of a record", report.topics
     if not topics.readable:
         return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic could be read")
-    nameless = [] if report.log.may_read else ["without names and causes"]
-    return Verdict(what, CERTAIN, "; ".join([*_not_read(report), *nameless]))
+    nameless = _not_coordinated(report) if report.log.may_read else ["without names and causes"]
+    return Verdict(what, CERTAIN, "; ".join([*_not_read(report), *_unanswered(report), *nameless]))
 
 
 def _not_sampled(report: ClusterReport) -> list[str]:
@@ -159,6 +159,11 @@ def _not_read(report: ClusterReport) -> list[str]:
     return [*_not_sampled(report), *exceptions]
 
 
+def _unanswered(report: ClusterReport) -> list[str]:
+    names = report.topics.unanswered
+    return [f"no better than likely on {join_names(names)} (DescribeProducers got no answer)"] if names else []
+
+
 def _not_coordinated(report: ClusterReport) -> list[str]:
     away = [str(broker.node) for broker in report.brokers if broker.why is not None]
     exceptions = [f"not for ids that broker {join_names(away)} coordinates"] if away else []
@@ -170,7 +175,7 @@ def _not_coordinated(report: ClusterReport) -> list[str]:
 def why_no_log(report: ClusterReport) -> str:
     """Returns the reason why the transaction log cannot be read. Call this function only if the log cannot be read."""
     if report.log.exists is False:
-        return f"there is no {TOPIC} yet" if report.log.seen is None else f"no {TOPIC} is listed"
+        return f"there is no {TOPIC}" if report.log.seen is None else f"no {TOPIC} is listed"
     if report.log.may_read is None and report.log.why is not None:
         return f"{TOPIC} could not be read: {report.log.why}"
     return f"READ on {TOPIC} is denied"

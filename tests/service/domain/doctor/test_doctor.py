@@ -26,6 +26,7 @@ from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNot
 from service.domain.releases import release_of
 
 NO_LEVEL = "Kafka reports no isolation level of consumer groups"
+NO_CAUSE = "the transaction log does not show who aborted a transaction"
 APIS = {61: 0, 65: 0, 66: 2}
 BROKER = BrokerReport(1, "kafka-1", 9092, None, APIS, 30)
 TOPICS = TopicsReport(
@@ -69,10 +70,11 @@ def verdict(seen: ClusterReport, what: str) -> Verdict:
     return found
 
 
-def test_with_every_permission_only_blocked_groups_are_not_certain() -> None:
+def test_with_every_permission_only_causes_and_blocked_groups_are_not_certain() -> None:
     assert gaps(FINE) == []
     found = {one.what: (one.trust, one.why) for one in verdicts(FINE)}
     assert found.pop("blocked groups") == (LIKELY, NO_LEVEL)
+    assert found.pop("causes and history") == (LIKELY, NO_CAUSE)
     assert set(found.values()) == {(CERTAIN, "")}
 
 
@@ -280,7 +282,7 @@ def first_lines(seen: ClusterReport, records: Sequence[TriedVersion] = (NEWER, O
 
 
 def test_the_first_lines_report_the_release_and_what_works() -> None:
-    seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),))
+    seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),), cluster_operations=frozenset({"ALTER"}))
     reported = first_lines(seen)
     assert reported["this is"] == (
         "Kafka 4.3, because the brokers support metadata.version up to 30; __transaction_state with 50 partitions;"
@@ -288,12 +290,37 @@ def test_the_first_lines_report_the_release_and_what_works() -> None:
     )
     assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: all 1 scenarios passed"
     assert reported.keys() == {"this is", "tried on", "works", "works in part"}
-    assert reported["works in part"] == f"blocked groups (likely at most: {NO_LEVEL})"
+    assert reported["works in part"] == (
+        f"causes and history (likely at most: {NO_CAUSE}); blocked groups (likely at most: {NO_LEVEL})"
+    )
     assert "hanging transactions" in reported["works"]
+    assert "resolve" in reported["works"]
     mixed = seen._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=28), BROKER))
     assert first_lines(mixed)["this is"].startswith(
         "Kafka 4.2 and 4.3, because the brokers support metadata.version up to 28 and 30;"
     )
+
+
+def test_resolve_works_only_with_the_permission_to_write_markers() -> None:
+    seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),))
+    assert first_lines(seen)["does not work"] == (
+        "resolve: writing a missing marker (Alter on the cluster: it is not granted)"
+    )
+    assert "resolve" in first_lines(seen._replace(cluster_operations=None))["not known"]
+    assert "resolve" in first_lines(seen._replace(has_authorizer=False))["works"]
+
+
+def test_partitions_of_the_log_without_a_leader_leave_producers_without_a_name() -> None:
+    seen = FINE._replace(log=FINE.log._replace(leaderless=(3,)))
+    for what in ("names of blocking producers", "explain: owner of a record", "causes and history"):
+        assert "not for ids of partitions 3 of __transaction_state" in verdict(seen, what).why, what
+
+
+def test_topics_without_an_answer_are_not_counted_as_allowed() -> None:
+    seen = FINE._replace(topics=TOPICS._replace(readable=("orders",), unanswered=("payments",), unanswered_why="x"))
+    (allowed,) = (one.text for one in lines(seen) if one.text.startswith("READ is allowed"))
+    assert allowed == "READ is allowed on 1 of 2 topics watched"
+    assert "payments" in verdict(seen, "names of blocking producers").why
 
 
 def test_brokers_without_a_transaction_log_are_described_not_guessed() -> None:
@@ -314,7 +341,7 @@ def test_brokers_without_a_transaction_log_are_described_not_guessed() -> None:
 
 def test_before_the_first_transaction_nothing_is_said_to_fail() -> None:
     reported = first_lines(FINE._replace(log=NO_LOG, ids=FINE.ids._replace(listed=0)))
-    assert "there is no __transaction_state yet" in reported["this is"]
+    assert "there is no __transaction_state" in reported["this is"]
     assert "does not work" not in reported
     assert reported["not known"].startswith("hanging transactions, names of blocking producers")
 
