@@ -101,7 +101,7 @@ def test_hangs_on_a_cluster_without_a_transaction_log_are_likely(version: str, o
         assert log_source(lab)["error"] is None
         assert NO_LOG in lab.app.log.read_text()
         assert lab.get("")["unknown"] == []
-        assert "No transactions seen yet." in page(lab)
+        assert "No transactional.id is in use." in page(lab)
         assert "its brokers list no topic __transaction_state and no transactional.id" in page(lab)
 
         # the workload is healthy; its state is unknown, and no finding is reported
@@ -203,7 +203,7 @@ def test_doctor_first_names_the_kind_of_cluster(version: str, other: Other, caps
     code, first, _ = first_lines(capsys, *at)
     assert (code, "does not work" in first) == (0, False)
     assert first["this is"].startswith("brokers that speak Kafka's protocol and report no metadata.version")
-    assert "there is no __transaction_state yet" in first["this is"]
+    assert "there is no __transaction_state" in first["this is"]
     assert "hanging transactions" in first["not known"]
     assert "not tried on brokers of a release that is not known" in first["not known"]
 

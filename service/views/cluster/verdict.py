@@ -57,6 +57,7 @@ class Seen(NamedTuple):
     - `left_ms`: approximate time left of the first read.
     - `stalled`: names of the sources that stall while others do not, else empty.
     - `muted_links`: number of blocked partitions that are not in `links`, because their findings are muted.
+    - `is_undecided`: a partition that can be judged has an open entry that is still being confirmed.
     - `is_log_unread`: the transaction log cannot be read, so it is not certain that a transaction hangs.
     """
 
@@ -74,6 +75,7 @@ class Seen(NamedTuple):
     stalled: str = ""
     is_log_unread: bool = False
     muted_links: int = 0
+    is_undecided: bool = False
 
 
 def verdict_of(seen: Seen) -> Verdict:
@@ -117,7 +119,7 @@ def _nothing_hangs(seen: Seen) -> Verdict:
     coverage, links = seen.coverage, seen.links
     is_empty = not coverage.unknown and not links and not seen.ids and not seen.is_log_unread
     if is_empty and coverage.observed_at_ms is not None:
-        return Verdict(EMPTY, "info", "No transactions seen yet.")
+        return Verdict(EMPTY, "info", "No transactional.id is in use.")
     if coverage.observed_at_ms is None:
         return Verdict(UNKNOWN, "unknown", "Unknown: no partition has been sampled yet.")
     if not coverage.watched:
@@ -157,6 +159,8 @@ def _nothing(seen: Seen, hangs: str, can: str) -> str:
     """Returns "nothing hangs" with the restrictions that apply. Begins with a capital if `can` is "can", because the
     text then begins the verdict."""
     known = seen.coverage
+    if seen.is_undecided:
+        hangs = "is known to hang" if can == "can" else "was known to hang"
     where = f" in the {known.judged:,} of {known.watched:,} partitions that {can} be judged" if known.unknown else ""
     where += " in the part that was read" if seen.is_cut else ""
     if seen.muted:
@@ -206,8 +210,14 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
             stalled=stalled_alone(frame),
             is_log_unread=frame.log_unread is not None,
             muted_links=sum(link.is_muted for link in chain),
+            is_undecided=any(_is_undecided(link) for link in chain),
         )
     )
+
+
+def _is_undecided(link: Link) -> bool:
+    relations = {link.relation, *(one.relation.kind for one in link.judged.entries)}
+    return link.judged.why is None and RelationKind.UNKNOWN in relations
 
 
 def is_silent(frame: Frame) -> bool:

@@ -234,7 +234,7 @@ def test_the_page_reports_that_no_transaction_was_seen_yet(cluster: WithPartitio
     cluster.read()
     cluster.look(moving_partition(0))
     page = overview(url)
-    assert page.title == "No transactions seen yet."
+    assert page.title == "No transactional.id is in use."
     assert shows(page.texts["expected"], "broker-1:9092", "kafka-prod-eu")
     assert "Commits none" in page.texts["facts"]
 
@@ -340,7 +340,7 @@ def test_a_missing_log_is_expected_before_the_first_transaction(url: str) -> Non
     new.look(moving_partition(0))
     new.writer.apply(LogBatch((), (), ()), NOW_MS)
     page = overview(url, path="/clusters/new")
-    assert page.title == "No transactions seen yet."
+    assert page.title == "No transactional.id is in use."
     assert "the first transactional.id" in page.texts["verdict"]
     new.close()
 
