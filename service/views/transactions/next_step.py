@@ -85,6 +85,8 @@ def _of_open(row: IdRow, log: KnownLog, now_ms: int) -> Next:
     if is_overdue(row, log):
         return Next("now", "warning", "overdue by", SINCE, due_ms, more="the coordinator should have aborted it")
     left_ms = times_out_ms - now_ms
+    if now_ms > due_ms:
+        return Next("unknown", "unknown", "abort was due", AT, due_ms, more="whether it was aborted is not read yet")
     if left_ms <= 0:
         scan = f"at the latest {words.duration(due_ms - times_out_ms)} after its timeout; {_DISCARDED}"
         return Next("soon", "clock", "aborts itself any moment now", more=scan)
@@ -109,6 +111,9 @@ def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
     expires_ms = expires_at_ms(row.state, row.record.last_update_ms, limits.expiration_ms)
     if expires_ms is not None and is_time(expires_ms) and expires_ms - now_ms < _DAY_MS:
         unused = f"unused for {words.duration(now_ms - row.record.last_update_ms)}"
+        swept_ms = expires_ms + limits.sweep_ms
+        if swept_ms < now_ms:
+            return Next("unknown", "unknown", "expiry was due", AT, swept_ms, more=f"{unused}; no removal was read")
         if expires_ms <= now_ms:
             sweep = f"at the latest {words.duration(limits.sweep_ms)} after its expiry time"
             return Next("soon", "clock", "expires any moment now", more=f"{unused}; {sweep}")
@@ -131,13 +136,18 @@ def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
     return WORDS[row.last_abort.cause.code], row.last_abort.cause.confidence
 
 
-_HEADS = {
+_HEADS: Final = {
     "client_abort": "Aborted by its own client",
     "timeout": "Timed out",
     "fenced": "Aborted by an InitProducerId of the same id",
     "admin": "Ended through the admin API",
     "unattributed": "Aborted, but it is not known by whom",
     "empty_abort": "Aborted while empty",
+}
+_AMBIGUOUS_HEADS: Final = {
+    "client_abort": "Aborted by its own client, or fenced",
+    "fenced": "Fenced, or aborted by its own client",
+    "admin": "Ended through the admin API, or by a restart",
 }
 
 
@@ -180,7 +190,7 @@ def _answer(cause: CauseCode, confidence: Confidence, rows: list[Transition]) ->
     times = [row.at_ms for row in rows]
     return Answer(
         word=WORDS[cause],
-        head=_HEADS[cause],
+        head=_AMBIGUOUS_HEADS.get(cause, _HEADS[cause]) if confidence is Confidence.AMBIGUOUS else _HEADS[cause],
         times=len(rows),
         first_ms=min(times),
         last_ms=max(times),

@@ -269,8 +269,8 @@ def _prepared(row: Transition) -> list[Phase]:
     if row.duration_ms is not None:
         took = f"open for {words.fine(row.duration_ms)}"
         phases.append(Phase("Ongoing", max(row.at_ms - row.duration_ms, 0), "its first partition was added", took))
-    waiting = "its markers are not all written"
-    return [*phases, Phase(NAMES[row.to_state], row.at_ms, f"{_producer(row)}, decided: {outcome}", waiting)]
+    decided = f"{_producer(row)}, decided: {outcome}"
+    return [*phases, Phase(NAMES[row.to_state], row.at_ms, decided, "no row shows its end")]
 
 
 def _markers(complete: Transition) -> str:

@@ -30,7 +30,7 @@ txnscope.clock = (ms) => new Date(ms).toISOString().slice(11, 19);
 
 txnscope.countdown = (leftMs, lateMs) => {
   if (leftMs > 0) return `in ${txnscope.duration(leftMs)}`;
-  return lateMs > 0 ? `(overdue by ${txnscope.duration(lateMs)})` : "any moment now";
+  return lateMs > 0 ? `(due ${txnscope.duration(lateMs)} ago)` : "any moment now";
 };
 
 txnscope.tick = () => {

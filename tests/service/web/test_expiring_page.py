@@ -50,7 +50,7 @@ def test_ids_that_expire_soonest_come_first_with_exact_times(cluster: WithPartit
     cluster.read(ids)
     page = page_of(cluster.url, PATH)
     late, swept, refunds, long, loyalty = page.rows("id-")
-    assert late.startswith("late overdue by 1 h 12:13:50 13:13:50 CompleteCommit")
+    assert late.startswith("late was due 1 h ago 12:13:50 13:13:50 CompleteCommit")
     assert swept.startswith("swept-soon any moment now 14:12:50 15:12:50 CompleteAbort")
     assert refunds.startswith("refunds-batch 1 h 15:13:50 16:13:50 Empty 2026-09-14 15:13:50")
     assert long.startswith("x" * 200 + "\\x{ff} 12 h")

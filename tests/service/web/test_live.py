@@ -214,7 +214,7 @@ def test_a_paused_page_does_not_stay_green(well: WithPartitions, browse: Browse)
     expect(page.locator("#verdict")).not_to_have_class(re.compile("verdict--ok"))
 
 
-def test_countdowns_that_end_continue_as_overdue(well: WithPartitions, browse: Browse) -> None:
+def test_countdowns_that_end_go_on_as_due(well: WithPartitions, browse: Browse) -> None:
     tell(well.url.replace("store.db", "other.db")).close()
     clock = Clock(NOW_MS + 47_900)
     page = browse(create_app(well.url.replace("store.db", "other.db"), "1", now_ms=clock)).open(PAGE)
@@ -222,7 +222,7 @@ def test_countdowns_that_end_continue_as_overdue(well: WithPartitions, browse: B
     heal = page.locator("#chain-settlements-2 .heal")
     expect(heal).to_have_text(re.compile(r"aborts itself any moment now"))
     page.evaluate("txnscope.skewMs += 12000")
-    expect(heal).to_have_text(re.compile(r"aborts itself \(overdue by \d\.\d s\)"))
+    expect(heal).to_have_text(re.compile(r"aborts itself \(due \d\.\d s ago\)"))
 
 
 def test_a_page_of_search_results_is_not_refreshed(well: WithPartitions, browse: Browse) -> None:
@@ -269,7 +269,7 @@ def test_the_answer_and_the_typed_text_survive_a_refresh(
     tab = browse(create_app(cluster.url, "1.2.3", now_ms=Clock()))
     page = tab.open(f"{HERE}?offset=4")
     expect(page.locator("#explained")).to_contain_text("Aborted. Offset 4 belongs to")
-    expect(page.locator("#verdict h1")).to_contain_text("orders-0 hides 10 records.")
+    expect(page.locator("#verdict h1")).to_contain_text("orders-0 hides 10 offsets.")
     page.get_by_label("Offset", exact=True).fill("99")
     cluster.look(moving_partition(at_ms=NOW_MS + 1_000), at_ms=NOW_MS + 1_000)
     expect(page.locator("#verdict h1")).to_contain_text("orders-0 hides nothing", timeout=WAIT_MS)

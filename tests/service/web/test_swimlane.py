@@ -94,7 +94,7 @@ def test_the_bar_of_an_open_transaction_ends_now_without_a_dark_end() -> None:
 def test_a_stuck_completion_is_drawn_until_now() -> None:
     (drawn,) = lanes(Life(CauseCode.COMMIT, NOW - 99_000, NOW - 90_000, None, open_ms=9_000)).drawn
     assert (drawn.dark_width, drawn.end_x) == (10, 99)
-    assert "its markers are not all written" in drawn.title
+    assert "its end was not read" in drawn.title
 
 
 def test_open_time_is_drawn_against_the_timeout_line() -> None:
