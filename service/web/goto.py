@@ -82,7 +82,7 @@ def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[
     if owners:
         return
     for entry in partitions.entries_of_producer(connection, cluster.id, int(text), MOST_SHOWN + 1):
-        more = f"producer id {text} has a transaction open there, and no transactional.id"
+        more = f"producer id {text} has a transaction open there; its transactional.id is not known"
         href = partition_page(cluster.name, *entry.topic_partition)
         yield Hit("partition", f"{entry.topic}-{entry.partition}", href, more)
 

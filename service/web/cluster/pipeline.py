@@ -213,7 +213,7 @@ def _cell(one: Coordinator, rejects: int, now_ms: int) -> Cell:
     if rejects:
         return Cell(one, f"{rejects:,} raw", "is-bad")
     if now_ms - one.log.end_asked_at_ms > COVERED_WITHIN_MS:
-        return Cell(one, "no answer", "is-late")
+        return Cell(one, "not read", "is-late")
     if one.log.lag:
         return Cell(one, f"lag {words.about(one.log.lag)}", "is-late")
     return Cell(one, f"b{one.log.leader}", "")

@@ -13,7 +13,7 @@ from service.domain.findings.catalogue import EVENTS, UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Evidence, Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.facts import LogPlace
-from service.domain.transaction_log.states import NAMES, TOPIC
+from service.domain.transaction_log.states import NAMES, TOPIC, TWO_PHASE_TIMEOUT_MS
 from service.views import words
 from service.views.addresses import partition_page, transaction_page
 from service.views.cluster.frame import Frame
@@ -22,7 +22,7 @@ from service.views.findings.plan import plan_of
 from service.views.findings.subject import about, is_muted, outlook_of_finding
 from service.views.grants import bootstrap_of, grant_of_groups
 from service.web.findings.forms import CHOICES
-from service.web.findings.place import Where, where_of
+from service.web.findings.place import HELD_READ, Where, where_of
 from service.web.shared.render import render
 
 MOST_FACTS: Final = 6
@@ -67,6 +67,7 @@ def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_
         stays=finding.kind in UNTIL_ACKNOWLEDGED,
         ended=how_it_ended(finding),
         where=where,
+        held_read=HELD_READ,
         place=_place_of(finding),
         about=about(finding, frame.name),
         evidence=[_line(one, frame.name) for one in sorted(finding.observation.evidence, key=lambda one: one.at_ms)],
@@ -114,8 +115,8 @@ def _age(finding: Finding, where: Where, now_ms: int, tone: str) -> Fact:
             "Lasted", lasted, f"{words.exact(finding.life.opened_at_ms)} to {words.exact(finding.life.resolved_at_ms)}"
         )
     stands_ms = None if where.judged is None else where.judged.row.stalled_since_ms
-    if stands_ms is not None and finding.kind != Kind.ADOPTED:
-        return Fact("Blocked for", "", f"since {words.clock(stands_ms, now_ms)}", stands_ms, tone)
+    if stands_ms is not None and finding.kind not in EVENTS | {Kind.ADOPTED}:
+        return Fact("LSO stalled for", "", f"since {words.clock(stands_ms, now_ms)}", stands_ms, tone)
     opened = words.clock(finding.life.opened_at_ms, now_ms)
     return Fact("Known for", "", f"since {opened}", finding.life.opened_at_ms)
 
@@ -143,7 +144,7 @@ def _of_partition(where: Where) -> list[Fact]:
     found = []
     if where.hidden:
         size = "" if where.hidden_bytes is None else f", {words.size(where.hidden_bytes)}"
-        found.append(Fact("Hidden from read_committed", words.count(where.hidden), f"records{size}"))
+        found.append(Fact("Hidden from read_committed", words.count(where.hidden), f"offsets{size}"))
     if row.leader >= 0:
         found.append(Fact("Leader", f"broker {row.leader}", f"leader epoch {row.leader_epoch}"))
     return found
@@ -153,10 +154,13 @@ def _owner(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
     id_, row = finding.subject.transactional_id, where.row
     if id_ is None and finding.subject.producer_id is None:
         return []
-    named = finding.subject if row is None else row.record
+    named = finding.subject if row is None or row.record.producer_id < 0 else row.record
     pair = "" if named.producer_id is None else f"producer id {named.producer_id}, epoch {named.producer_epoch}"
     href = None if id_ is None else transaction_page(frame.name, id_)
     found = [Fact("Producer", who_of(finding), pair, href=href)]
     if row is not None:
-        found.append(Fact("State now", NAMES[row.state], f"timeout {words.duration(row.timeout_ms)}"))
+        timeout = f"timeout {words.duration(row.timeout_ms)}" if row.timeout_ms > 0 else ""
+        if row.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+            timeout = "no timeout: two-phase commit"
+        found.append(Fact("State now", NAMES[row.state], timeout))
     return found

@@ -1,5 +1,4 @@
-"""Two pages: the partitions that hide records from read_committed consumers or cannot be observed, and the consumer
-groups."""
+"""Two pages: the partitions whose LSO is stalled or that cannot be observed, and the consumer groups."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from service.views.partitions.judged import MOST_JUDGED, JudgedPartition
 from service.web.shared.frame import framed
 from service.web.shared.render import PageNumber, paged, render
 
-_SORT_TEXTS: Final = (("worst", "worst first"), ("hidden", "hidden records"), ("since", "stalled for"))
+_SORT_TEXTS: Final = (("worst", "worst first"), ("hidden", "most hidden"), ("since", "stalled for"))
 
 router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
@@ -43,7 +42,7 @@ def read_links(
 
 
 def ordered(chain: Iterable[Link], sort: str) -> list[Link]:
-    """Returns the entries of the chain in the order `sort`. `worst`: unchanged; `hidden`: most hidden records first;
+    """Returns the entries of the chain in the order `sort`. `worst`: unchanged; `hidden`: most hidden offsets first;
     `since`: longest stalled first."""
     if sort == "hidden":
         return sorted(chain, key=lambda link: -link.row.hidden_records)

@@ -227,7 +227,7 @@ def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition 
     if judged.row.why is not None:
         return Verdict(UNKNOWN, "unknown", f"Unknown: {place} cannot be read.")
     last_known = "Last known: " if freshness.is_old else ""
-    hides = f"{last_known}{place} hides {words.plural(judged.row.hidden_records, 'record')}."
+    hides = f"{last_known}{place} hides {words.plural(judged.row.hidden_records, 'offset')}."
     if link is None:
         nothing = f"{last_known}{place} hides nothing: its LSO is at the high watermark."
         text = f"{hides} Its LSO is not stalled." if judged.row.hidden_records else nothing

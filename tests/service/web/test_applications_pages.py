@@ -46,8 +46,8 @@ def test_one_application_has_its_transactions_findings_and_partitions(cluster: W
 
 def test_an_application_at_rest_says_so(cluster: WithPartitions) -> None:
     page = page_of(cluster.url, f"{PATH}/batch")
-    assert "No transaction of it is open." in page.texts["open"]
-    assert shows(page.texts["aborts"], "1 commit", "1 abort by the client itself", "0 timeouts")
+    assert "No transaction of it is known to be open." in page.texts["open"]
+    assert shows(page.texts["aborts"], "1 commit", "1 abort by the client", "0 timeouts")
 
 
 def test_an_unknown_application_is_a_page_of_its_own(cluster: WithPartitions) -> None:

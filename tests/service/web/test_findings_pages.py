@@ -163,7 +163,7 @@ def test_a_lasting_finding_heads_the_cluster_and_can_be_acknowledged(
     finding = the(cluster, kind)
     assert f'txnscope acknowledge {finding.id} --reason "…"' in look(address(finding)).text
     overview = look("/clusters/orders")
-    assert "Data were lost or torn: 1 finding awaits acknowledgement. Nothing hangs" in overview.text
+    assert "Data were lost or torn: 1 finding awaits acknowledgement. Nothing is known to hang" in overview.text
     assert f'href="{address(finding)}#do"' in overview.html
     assert "Data were lost or torn" in look("/").text
 
@@ -189,7 +189,7 @@ def test_a_hanging_transaction_has_commands_a_ruler_and_blocked_groups(cluster: 
     assert page.commands == [describe, ABORT]
     assert "Expect producer id 7, epoch 3 with CurrentTransactionStartOffset 100." in page.text
     assert "Written after the marker of its transaction, or without adding the partition to a transaction." in page.text
-    assert "Blocked for 21 s since 14:13:30" in page.text
+    assert "LSO stalled for 21 s since 14:13:30" in page.text
     assert "Groups waiting 2 groups judged by their progress; 1 may stop later" in page.text
     assert "Hidden from read_committed 10" in page.text
     assert "Waiting: transaction.timeout.ms counts in the coordinator" in page.text

@@ -135,15 +135,15 @@ def test_owners_of_a_producer_id_have_dates(orders: WithPartitions, client: Test
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        ("nobody", "No id of this cluster contains this text"),
+        ("nobody", "No known id contains this text"),
         ("99999", "This one belonged to no known transactional.id"),
-        ("99999999999999999999", "No id of this cluster contains this text"),
-        ("orders-9", "Only watched partitions have a page: 4 are"),
-        ("orders-1@", "Only watched partitions have a page"),
-        ("orders-1@99999999999999999999", "Only watched partitions have a page"),
-        ("<script>", "No id of this cluster contains this text"),
-        ("\x00", "No id of this cluster contains this text"),
-        ("%", "No id of this cluster contains this text"),
+        ("99999999999999999999", "No known id contains this text"),
+        ("orders-9", "Only watched partitions are found: 4 are"),
+        ("orders-1@", "Only watched partitions are found"),
+        ("orders-1@99999999999999999999", "Only watched partitions are found"),
+        ("<script>", "No known id contains this text"),
+        ("\x00", "No known id contains this text"),
+        ("%", "No known id contains this text"),
     ],
 )
 def test_a_search_without_results_shows_what_was_searched_and_why(client: TestClient, typed: str, why: str) -> None:

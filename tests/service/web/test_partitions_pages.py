@@ -92,7 +92,7 @@ def test_each_state_of_an_entry_is_described_in_words(cluster: WithPartitions, r
     assert "LSO 100 · HW 110" in row
     assert "producer id 7, epoch 3, since" in row
     page = page_of(cluster.url, HERE, now_ms=now_ms)
-    assert shows(page.texts["verdict"], "orders-0 hides 10 records. ", TITLES[relation])
+    assert shows(page.texts["verdict"], "orders-0 hides 10 offsets. ", TITLES[relation])
     assert word in page.texts["open-7"]
     assert heal in page.texts["open-7"]
     assert "holds the LSO" in page.texts["open-7"]
@@ -106,7 +106,7 @@ def test_a_marker_that_is_not_replicated_is_shown(cluster: WithPartitions) -> No
     assert "heals when the replicas catch up" in page.texts["open-7"]
 
 
-def test_partitions_that_hide_records_are_listed_with_the_worst_first(cluster: WithPartitions) -> None:
+def test_stalled_partitions_are_listed_with_the_worst_first(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(LONG, 2, 8), owner(b"pay", 3, 9, states.COMPLETE_ABORT, topics=())])
     cluster.look(stalled_partition(), stalled_partition(2), stalled_partition(3), moving_partition(1))
     cluster.look(read(entry()), read(entry(8), partition=2), read(entry(9), partition=3))
@@ -119,7 +119,7 @@ def test_partitions_that_hide_records_are_listed_with_the_worst_first(cluster: W
     assert "billing is probably stopped" in page.texts["partition-orders-0"]
     assert shows(page.texts["partition-orders-0"], "audit will probably stop", "5 offsets")
     assert LONG.decode() in page.texts["partition-orders-2"], "an id is never cut"
-    assert shows(page.texts["partitions"], "4 partitions", "3 hide records", "0 are unknown")
+    assert shows(page.texts["partitions"], "4 partitions", "the LSO of 3 is stalled", "0 are unknown")
     assert page.links["what to do"].endswith("#do")
     waiting = page_of(cluster.url, f"{PATH}?show=waiting")
     assert waiting.ids("partition-") == ["partition-orders-0"]
@@ -155,7 +155,7 @@ def test_unreadable_partitions_are_listed_as_unknown_with_a_reason(cluster: With
     assert shows(row, "hr.payroll-0 to -5", "6 partitions", "not readable", *["unknown"] * 5, str(hidden))
     assert page.links["What to do"] == "/clusters/orders/pipeline#unknown"
     assert "Unknown 6" in page.texts["partitions"]
-    assert "0 hide records, 6 are unknown" in page.texts["partitions"]
+    assert "the LSO of 0 is stalled, 6 are unknown" in page.texts["partitions"]
     assert "silent-hr.payroll-0" in page_of(cluster.url, f"{PATH}?show=unknown").texts
     assert "silent-hr.payroll-0" not in page_of(cluster.url, f"{PATH}?topic=orders").texts
     one = page_of(cluster.url, f"{PATH}/hr.payroll/3")
@@ -186,15 +186,15 @@ def test_a_partition_that_no_longer_answers_shows_its_last_sample(cluster: WithP
 def test_no_partition_is_fine_before_the_first_sample(cluster: WithPartitions) -> None:
     page = page_of(cluster.url, PATH)
     assert "No partition has been sampled yet." in page.texts["not-read"]
-    assert "With hidden records 0" not in page.texts[""]
-    assert "No partition hides records." not in page.texts[""]
+    assert "LSO stalled 0" not in page.texts[""]
+    assert "No LSO is stalled." not in page.texts[""]
 
 
 def test_entries_are_not_judged_during_the_first_read_of_the_log(tmp_path: Path) -> None:
     cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", Id(b"a"))
     cluster.look(stalled_partition(), read(entry()))
     assert "The partitions are not judged yet." in page_of(cluster.url, PATH).texts["not-read"]
-    assert shows(page_of(cluster.url, HERE).texts["verdict"], "orders-0 hides 10 records", "not judged yet")
+    assert shows(page_of(cluster.url, HERE).texts["verdict"], "orders-0 hides 10 offsets", "not judged yet")
     cluster.close()
 
 
@@ -214,11 +214,11 @@ def test_a_partition_with_old_data_is_not_fine(cluster: WithPartitions, age_ms: 
     assert ("verdict--ok" in page.html) == (age_ms == 0)
 
 
-def test_a_partition_whose_lso_moves_below_the_high_watermark_hides_records(cluster: WithPartitions) -> None:
+def test_a_partition_whose_lso_moves_below_the_high_watermark_hides_offsets(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")])
     cluster.look(moving_partition(last_stable_offset=END - 3))
     page = page_of(cluster.url, HERE)
-    assert shows(page.texts["verdict"], "orders-0 hides 3 records. Its LSO is not stalled.", "follow the LSO")
+    assert shows(page.texts["verdict"], "orders-0 hides 3 offsets. Its LSO is not stalled.", "follow the LSO")
     assert "verdict--ok" in page.html
 
 
