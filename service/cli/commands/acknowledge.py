@@ -19,5 +19,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     if flags.json:
         print(json.dumps(given, indent=2))
     else:
-        print(f"{given['by']} acknowledged {flags.finding} at {given['at']}: the finding resolves within seconds")
+        print(
+            f"{given['by']} acknowledged {flags.finding} at {given['at']}: the finding resolves when it is judged next"
+        )
     return FINE

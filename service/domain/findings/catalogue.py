@@ -251,7 +251,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         _CRITICAL,
         Outlook(0, Heals.NO, "critical", "will not heal by itself"),
         expect="this finding to resolve when the coordinator and the transaction log agree again.",
-        no_help=("Restarting the application: a coordinator that does not know its transaction cannot end it.",),
+        no_help=("Restarting the application, if its coordinator does not know the transaction: it cannot end it.",),
         alert="KafkaCoordinatorMismatch",
         seen_on=SeenOn.ID,
         is_checked_twice=True,

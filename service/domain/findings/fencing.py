@@ -93,8 +93,9 @@ class FencingFacts(Facts):
         return Words(
             f"{self.whose.text(about.subject)}: {who} each other in turns, or one producer starts again every few"
             " moments",
-            "Each of these transactions was aborted because a producer was started with its transactional.id less than"
-            f" {duration(ALIVE_MS)} after the transaction began, or with another transaction timeout. Find the second"
+            "Each of these transactions was aborted, and right after it a producer was let in with its"
+            f" transactional.id: less than {duration(ALIVE_MS)} after the transaction began, or with another"
+            " transaction timeout. Find the second"
             " instance (a forgotten deployment, another environment on the same cluster, a copied configuration) and"
             " stop it, or give it ids of its own. The log does not show hosts: if there is only one instance, find out"
             " why it restarts so fast. Ids that belong to an input partition or a task have to stay as they are,"

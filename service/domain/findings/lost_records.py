@@ -54,9 +54,10 @@ class LostRecordsFacts(Facts):
         return Words(
             f"{subject.topic}-{subject.partition}: records of {who} {offsets} were committed, and are lost to consumers"
             " of committed records",
-            "No marker brings these records back. They stay in the log until retention deletes them: read these offsets"
-            " with isolation.level=read_uncommitted, compare the records with those that the application sent, and have"
-            " the application send again the records that consumers need. Then acknowledge this finding.",
+            "No marker brings these records back. They stay in the log until retention or compaction removes them:"
+            " read these offsets with isolation.level=read_uncommitted, compare the records with those that the"
+            " application sent, and have the application send again the records that consumers need. Then acknowledge"
+            " this finding.",
             f"{_HOW[self.ended_by]}{comma} ended them",
         )
 

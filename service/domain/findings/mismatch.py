@@ -23,8 +23,8 @@ from service.domain.transaction_log.states import NAMES
 NOT_FOUND: Final = "not found"
 
 _NOT_LOADED: Final = (
-    "The coordinator has loaded its partition only in part, so it may never end open transactions of these ids. Search"
-    ' the log of the broker for "Error loading transactions"; move the leadership of the partition to another broker,'
+    "The coordinator may have loaded its partition only in part, and then never ends the open transactions of these"
+    ' ids. Search the log of the broker for "Error loading transactions"; move the leadership to another broker,'
     " or upgrade if loading fails on a record (fixed in 4.3)."
 )
 _OTHERWISE: Final = (

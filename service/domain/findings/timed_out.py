@@ -103,9 +103,8 @@ class TimedOutFacts(Facts):
         return (
             f"The records of these transactions are discarded.{checkpoint(self.may_be_two_phase)} If the application is"
             f" too slow, commit more often or raise transaction.timeout.ms: {which} open for"
-            f" {duration(self.longest_ms)} when the coordinator ended it, and needed at least that time. If the"
-            " application stopped, find out why. A producer of the old protocol is fenced by the abort and has to be"
-            " started again."
+            f" {duration(self.longest_ms)} when the coordinator ended it. If the application stopped, find out why. A"
+            " producer of the old protocol is fenced by the abort and has to be started again."
         )
 
 
@@ -184,10 +183,11 @@ def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], 
 @dataclass(frozen=True, slots=True)
 class CorrelatedFacts(Facts):
     """A burst of timeouts since `first_ms`. `ids`: the number of its ids; `came_back`: the number of those with an
-    InitProducerId since. `survived_ms`: the timeout that would have been enough; a lower bound while some ids have not
-    come back. `broker`: the broker that coordinates all these ids; None if several brokers do, or if the broker is not
-    known. `sink_ids`: the number of ids that two-phase sinks are known to have made; `sinks`: their applications;
-    `sink`: the newest of these ids. `are_all_sinks`: all ids of the burst are of two-phase sinks."""
+    InitProducerId since. `survived_ms`: the longest time from the start of one of the transactions to that
+    InitProducerId; it means nothing while some ids have not come back. `broker`: the broker that coordinates all these
+    ids; None if several brokers do, or if the broker is not known. `sink_ids`: the number of ids that two-phase sinks
+    are known to have made; `sinks`: their applications; `sink`: the newest of these ids. `are_all_sinks`: all ids of
+    the burst are of two-phase sinks."""
 
     ids: int
     first_ms: int
@@ -202,16 +202,16 @@ class CorrelatedFacts(Facts):
 
     def words(self, _: Observation, /) -> Words:
         survived = duration(self.survived_ms)
-        needed = f"a timeout of {survived} would have been enough"
+        back = f"all were initialised again within {survived} of the start of their transactions"
         if self.came_back < self.ids:
-            needed = f"{self.came_back} of {self.ids} ids are back; a timeout above {survived} would have been needed"
-        own = "" if self.broker is None else f"broker {self.broker} coordinates them all; "
-        return Words(f"{self.ids:,} ids timed out together from {utc(self.first_ms)} on", self.advice(), own + needed)
+            back = f"{self.came_back} of {self.ids} ids have been initialised again"
+        own = "" if self.broker is None else f"broker {self.broker} coordinates them all now; "
+        return Words(f"{self.ids:,} ids timed out together from {utc(self.first_ms)} on", self.advice(), own + back)
 
     def advice(self) -> str:
         general = (
-            "This is the trace of an outage of brokers, of the network or of the application itself: these transactions"
-            " were not ended within their transaction.timeout.ms. Their records are discarded."
+            "This is mostly the trace of an outage of brokers, of the network or of the application itself: these"
+            " transactions were not ended within their transaction.timeout.ms. Their records are discarded."
             f"{checkpoint(self.may_be_two_phase)} Producers of the old protocol that still run are fenced by these"
             " aborts, with or without a second instance: start them again. To survive such an outage, raise"
             " transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms)."
@@ -246,13 +246,14 @@ def correlated(
     burst = found[-1]
     survived, came_back = _survival(burst, events)
     logs = sorted({e.partition for e in burst})
-    brokers = sorted({context.log.leaders.get(log, -1) for log in logs} - {-1})
+    leaders = {context.log.leaders.get(log, -1) for log in logs}
+    brokers = sorted(leaders - {-1})
     names = sorted({e.name for e in burst})
     where = _common(burst, participants)
     facts = [
         f"ids: {join_names(names, 20)}",
         f"coordinators: {join_names([f'{TOPIC}-{log}' for log in logs], 20)}, led by"
-        f" {join_names([f'broker {b}' for b in brokers], 10) or 'nobody'}",
+        f" {join_names([f'broker {b}' for b in brokers], 10) or 'no known broker'} now",
         f"partitions that most of these ids wrote to: {where}",
     ]
     first, last = burst[0], burst[-1]
@@ -262,7 +263,7 @@ def correlated(
         first.at_ms,
         came_back,
         survived,
-        brokers[0] if len(brokers) == 1 else None,
+        brokers[0] if brokers and len(leaders) == 1 else None,
         _two_phase(burst, makers),
         len({e.transactional_id for e in sinks}),
         names_of(sorted({makers.get(e.transactional_id, NOTHING).name or "" for e in sinks})),
@@ -287,9 +288,8 @@ def correlated(
 
 
 def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
-    """Returns (timeout in ms that would have been enough, number of ids that came back). The timeout is the longest
-    time from a transaction's start to its id's next InitProducerId, rounded up to 10 s. For an id that has not come
-    back, the time to its abort counts.
+    """Returns (time in ms, number of ids that came back). The time is the longest time from a transaction's start to
+    its id's next InitProducerId, rounded up to 10 s. For an id that has not come back, the time to its abort counts.
     """
     back: dict[bytes, int] = {}
     ended = {e.transactional_id: e.at_ms for e in burst}

@@ -16,15 +16,15 @@ TOLD: Final = 4
 """Maximum number of markers of each outcome, and of deleted parts, that the evidence names."""
 
 _OF_COMMITTED: Final = (
-    "No marker makes the transaction whole again. The aborted records stay in the log until retention deletes them:"
-    " read them with isolation.level=read_uncommitted, and have the application send again the records that consumers"
-    " need. Find out who wrote the marker: kafka-transactions.sh abort, or a tool that sends WriteTxnMarkers. Then"
-    " acknowledge this finding."
+    "No marker makes the transaction whole again. The aborted records stay in the log until retention or"
+    " compaction removes them: read them with isolation.level=read_uncommitted, and have the application send again the"
+    " records that consumers need. Find out what wrote the marker, such as kafka-transactions.sh abort, or a tool that"
+    " sends WriteTxnMarkers. Then acknowledge this finding."
 )
 _OF_ABORTED: Final = (
-    "No marker undoes this: read_committed consumers have read records that the application aborted. Tell the owners of"
-    " these consumers, and find out who wrote the marker: a tool that sends WriteTxnMarkers. Then acknowledge this"
-    " finding."
+    "No marker undoes this: read_committed consumers may have read records that were to be aborted. Tell the owners of"
+    " these consumers, and find out what wrote the marker, such as a tool that sends WriteTxnMarkers. Then"
+    " acknowledge this finding."
 )
 
 

@@ -117,7 +117,7 @@ class DataGapFacts(Facts):
             f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
             "Reading went on after the gap. "
             + (
-                "Counts and history of this partition's ids are incomplete for the gap; after the gap, they are right."
+                "Counts and history of this partition's ids are incomplete for the gap."
                 if topic == TOPIC
                 else "For the gap, the counted volume and markers of the partition are incomplete."
             ),

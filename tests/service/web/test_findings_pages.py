@@ -108,7 +108,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
     Kind.TIMED_OUT: ("aborted by the coordinator after transaction.timeout.ms", "Happened 3 times", "its timeline"),
     Kind.CORRELATED_TIMEOUTS: (
         "48 ids timed out together",
-        "Broker 2 coordinates them all; a timeout of 2 m would have been enough.",
+        "Broker 2 coordinates them all now; all were initialised again within 2 m of the start of their transactions.",
     ),
     Kind.FENCING_CONFLICT: ("two producers fence each other in turns", "goes on while its cause does", "its timeline"),
     Kind.CHURN: ("new transactional ids keep coming", "those that begin with job-", "stays the same over restarts"),
@@ -117,7 +117,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
     Kind.EPOCH_EXHAUSTION: ("30,001 of the 32,767 epochs", "find out whether this id starts too often."),
     Kind.COORDINATOR_MISMATCH: (
         "TRANSACTIONAL_ID_NOT_FOUND",
-        "The coordinator has loaded its partition only in part",
+        "The coordinator may have loaded its partition only in part",
     ),
     Kind.LOG_EXPANDED: (
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks",
