@@ -100,7 +100,7 @@ def test_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
 
 
 @on("4.3.1")
-def test_java_and_librdkafka_in_every_codec(here: Lab) -> None:
+def test_librdkafka_in_every_codec_and_java_in_one(here: Lab) -> None:
     """Java's producer speaks TV2 if the cluster does. Codecs apply to the data, and not to the transaction log, which
     is never compressed."""
     create_topic(here.bootstrap, "n-codecs")
