@@ -245,7 +245,7 @@ def _ids(report: ClusterReport) -> Iterator[Line]:
         text = f"lists {_count(ids.listed, 'id')}; whether it hides others is not known"
         yield Line(GAP, what, text, (Acl("--transactional-id", "*", "Describe"),))
     elif log.may_read and log.ids:
-        yield Line(OK, what, f"lists {_count(ids.listed, 'id')}, and hides no id that was found in the log")
+        yield Line(OK, what, f"lists {_count(ids.listed, 'id')}, and is not known to hide any id of the log")
     else:
         yield Line(OK, what, f"lists {_count(ids.listed, 'id')}; DESCRIBE is allowed on ids of any name")
 

@@ -328,6 +328,21 @@ def test_a_committed_transaction_that_was_manually_aborted_stays_critical(cluste
     assert "Find out from the application which records are missing." in page.text
 
 
+@pytest.mark.parametrize(
+    ("resolution", "is_done"), [(Resolution.FOREIGN_COMMIT, False), (Resolution.FOREIGN_ABORT, True)]
+)
+def test_a_transaction_that_was_not_committed_is_done_unless_it_was_committed_by_hand(
+    cluster: WithPartitions, look: Look, resolution: Resolution, is_done: bool
+) -> None:
+    cluster.see(hanging("abort"))
+    cluster.see(now_ms=NOW_MS + 1)
+    with cluster.engine.begin() as connection:
+        connection.execute(update(findings).values(resolution=resolution))
+    page = look(address(the(cluster)))
+    assert ("Nothing has to be done any more." in page.text) is is_done
+    assert ("Ask the application" in page.text) is not is_done
+
+
 def test_owner_mute_confidence_and_reopening_are_shown(cluster: WithPartitions, look: Look) -> None:
     muted = hanging(owner="team payments", muted_until_ms=NOW_MS + 3_600_000, confidence=Confidence.LIKELY)
     cluster.see(muted)

@@ -85,7 +85,8 @@ def test_a_ledger_that_is_not_read_makes_no_verdict_old(story: WithPartitions, u
     lease.renew(story.engine, story.lease, at_ms)
     page = overview(url, LATER_MS)
     assert "Unknown" not in page.title
-    assert shows(page.texts[""], "the ledger of markers", "14:13:50")
+    assert shows(page.texts["notice"], "the ledger of markers", "14:13:50", "torn transactions")
+    assert "Nothing new is judged" not in page.texts["notice"]
 
 
 def test_an_old_error_of_a_gone_application_does_not_blame_the_brokers(story: WithPartitions, url: str) -> None:

@@ -105,6 +105,11 @@ def test_a_common_coordinator_is_named() -> None:
     assert "broker 11 coordinates them all now" in found.summary
 
 
+def test_no_common_coordinator_is_named_while_a_partition_of_the_log_has_no_leader() -> None:
+    (found,) = find_correlated([e._replace(partition=1 + 8 * (e.sequence % 2)) for e in outage()])
+    assert "coordinates them all" not in found.summary
+
+
 @pytest.mark.parametrize(
     "events",
     [
