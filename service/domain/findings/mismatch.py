@@ -160,7 +160,7 @@ def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observa
     facts = MismatchFacts(
         one.name, place_of(one, context), answer.state, answer.producer_id, answer.producer_epoch, NAMES[one.state]
     )
-    said = Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {facts.reported}")
+    said = Evidence(answer.answered_at_ms, "DescribeTransactions", f"the coordinator {facts.reported}")
     return about_id(
         one, context, kind=Kind.COORDINATOR_MISMATCH, severity=Severity.CRITICAL, facts=facts, evidence=[said]
     )._replace(

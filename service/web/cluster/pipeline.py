@@ -123,7 +123,7 @@ def _row(one: Unknown, bootstrap: str | None) -> UnknownRow:
     if one.grant is not None:
         advice = f"Grant {one.grant.text} to txnscope's principal."
     elif isinstance(one.reason, ProducerUnknown) and isinstance(one.reason.because, BeingConfirmed):
-        advice = "Nothing yet: three confirmation steps decide it, within seconds."
+        advice = "Nothing yet: three confirmation steps decide it."
     elif isinstance(one.reason, TooManyStalled | TooManyOpen):
         advice = "The partitions stalled longest are judged first; the others are judged when there are fewer."
     if one.kind is UnknownKind.SOURCE:

@@ -242,6 +242,7 @@ def test_a_mismatch_is_confirmed_by_the_second_answer() -> None:
     second = mismatches([compared], [one.transactional_id], context())
     assert [o.confirmed for o in (*first.observations, *second.observations)] == [False, True]
     assert re.search(r"broker 10.*does not know the id", second.observations[0].summary)
+    assert second.observations[0].evidence[-1].at_ms == compared.answer.answered_at_ms
     healed = mismatches([Compared(answer(one), one)], [one.transactional_id], context())
     assert healed.observations == ()
     assert healed.ids == frozenset({one.transactional_id})
