@@ -56,8 +56,8 @@ def test_a_lowered_feature_gets_the_advice_for_a_single_stuck_id(make_broker: Ma
                 )
 
             wait_for(
-                lambda: "records of other ids were written to __transaction_state-0" in advice(),
-                "the advice to mention the other ids",
+                lambda: "A record of another id was written to __transaction_state-0" in advice(),
+                "the advice to mention the other id",
             )
             wait_for(
                 lambda: "transaction.version 2, and version 0 is finalized now" in advice(),

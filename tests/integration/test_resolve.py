@@ -130,7 +130,7 @@ def test_the_command_line_aborts_an_orphaned_transaction(here: ResolveClients) -
     assert (late.returncode, "the finding has ended already" in late.stderr) == (2, True)
 
     again = never_added(producer, "r-cli", 0)
-    says = f"it began at offset {again.start_offset} with epoch {again.producer_epoch}"
+    says = f"it began at offset {again.start_offset}, and has epoch {again.producer_epoch}"
     assert says in here.refusal(before), (
         "the finding is about an earlier transaction of this producer id, so it must not end this one"
     )
@@ -201,7 +201,7 @@ def test_a_committed_transaction_gets_its_skipped_commit_marker(tmp_path: Path, 
         assert still_hangs(brokers, torn)
         finding = lab.wait_until_confirmed(torn.hang()).id
         answer = here.post(finding)
-        assert (answer.status_code, "r-lost can still write" in answer.json()["detail"]) == (409, True)
+        assert (answer.status_code, "r-lost may still write" in answer.json()["detail"]) == (409, True)
         name = ["forceTerminateTransaction", "--transactionalId", "r-lost"]
         lab.tool("--bootstrap-server", brokers.bootstrap, *name)
         here.until_accepted(finding)
