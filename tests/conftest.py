@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -40,9 +41,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # until all tests are collected
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(ProgressPlugin(config))
         config.stash[_GUARD] = Guard()
+
+
+def pytest_collection_finish() -> None:
+    """Leaves the collected tests, which stay to the end, out of garbage collection: a sixth of the processor time."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_report_header() -> str | None:
