@@ -114,8 +114,10 @@ def test_the_workload_stops_without_waiting_for_a_transaction(broker_431: Broker
 
 
 @pytest.mark.broker
-def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> None:
-    broker = make_broker("4.3.1")
+def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker, broker_431: Broker) -> None:
+    """On SKIPS_THE_LOST, the coordinator may skip the markers of committed orders while the only broker restarts. These
+    orders then hang, and their reader waits for ever."""
+    broker = make_broker("3.9.2")
     records: list[WorkloadRecord] = []
     workload = Workload(broker.bootstrap, 7, timeout_ms=5_000)
     run = threading.Thread(target=lambda: records.append(workload.run(2)))
@@ -124,7 +126,7 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
     broker.kill()
     broker.start()
     run.join()
-    reported = completed(broker, broker.bootstrap)
+    reported = completed(broker_431, broker.bootstrap)
     assert reported == {i: (a.commits, sum(a.aborts) + a.empty_aborts) for i, a in records[0].items()}
 
 
