@@ -124,18 +124,8 @@ class Broker:
         return self._running.poll()
 
     def log_tail(self, lines: int = 20) -> str:
-        """Returns the last `lines` lines of the log; empty if there is no log yet. Leaves out stack frames, because
-        they would displace more informative lines."""
-        log = self.directory / "broker.log"
-        return "\n".join(_without_frames(log.read_text(errors="replace"))[-lines:]) if log.exists() else ""
-
-    def _first_error(self) -> str:
-        """Returns the first error in the log, with the lines that follow it; the end of the log if there is no error.
-        The log of a broker that gave up ends with its orderly shutdown, which names no cause."""
-        lines = _without_frames((self.directory / "broker.log").read_text(errors="replace"))
-        errors = (n for n, line in enumerate(lines) if "] ERROR " in line or "] FATAL " in line)
-        at = next(errors, None)
-        return "its log ends:\n" + self.log_tail() if at is None else "\n".join(lines[at : at + 5])
+        """Returns the last `lines` lines of the log; empty if there is no log yet."""
+        return "\n".join(self._log_lines()[-lines:])
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
         """Runs one of Kafka's own command-line tools, and returns its output. Raises CalledProcessError, and
@@ -152,6 +142,18 @@ class Broker:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    def _first_error(self) -> str:
+        """Returns the first error in the log, with the lines that follow it; the end of the log if there is no error.
+        The log of a broker that gave up ends with its orderly shutdown, which names no cause."""
+        lines = self._log_lines()
+        at = next((n for n, line in enumerate(lines) if "] ERROR " in line or "] FATAL " in line), None)
+        return "its log ends:\n" + self.log_tail() if at is None else "\n".join(lines[at : at + 5])
+
+    def _log_lines(self) -> list[str]:
+        """Returns the lines of the log without stack frames, which would displace more informative lines."""
+        log = self.directory / "broker.log"
+        return _without_frames(log.read_text(errors="replace")) if log.exists() else []
 
     @property
     def _running(self) -> ChildProcess:

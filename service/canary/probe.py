@@ -177,12 +177,12 @@ class Probe:
         """Returns the failure, with the connection's own error where librdkafka reports only a timeout."""
         if self._producer is not None:
             self._producer.poll(0)  # calls _note_error
-        if self._phase == Phase.VISIBLE and error.name() in _SAYS_LITTLE:  # raised by _await_visible
-            return Failure(self._phase, REQUEST_TIMED_OUT, f"the record was not seen within {ROUND_S:g} s")
-        if error.name() in _SAYS_LITTLE and self._connection_error is not None:
+        is_unseen = self._phase == Phase.VISIBLE  # then _await_visible raised the error, and not the producer
+        if error.name() in _SAYS_LITTLE and not is_unseen and self._connection_error is not None:
             error = self._connection_error
         if error.name() in _SAYS_LITTLE:
-            return Failure(self._phase, REQUEST_TIMED_OUT, f"no answer within {ROUND_S:g} s")
+            what = "the record was not seen" if is_unseen else "no answer"
+            return Failure(self._phase, REQUEST_TIMED_OUT, f"{what} within {ROUND_S:g} s")
         name = error.name()
         return Failure(self._phase, _NAMES.get(name, name), " ".join(error.str().split()))
 

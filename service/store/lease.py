@@ -106,8 +106,8 @@ def check(connection: Connection, lease: Lease) -> None:
 
 
 def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
-    """Renews the lease, so that no driver takes it within EXPIRES_AFTER_MS. Call the function only while all
-    parts that hold the lease (`liveness.Liveness.part`) make progress.
+    """Renews the lease, so that no driver takes it within EXPIRES_AFTER_MS. Call the function only while all parts that
+    hold the lease (`liveness.Liveness.part`) make progress.
 
     Raises the errors of `check`.
     """

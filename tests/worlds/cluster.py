@@ -227,7 +227,7 @@ class Cluster:
         self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, self.leader_epoch, txn))
         self.data[-1].sequence = sum(not one.is_marker for one in earlier)
 
-    def _append_marker(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
+    def append_marker(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
         at_ms = self.now_ms + self.leader_skew_ms
         self._watermark_lags = 0
         self.data.append(
@@ -370,7 +370,7 @@ class Cluster:
         self.unmarked.discard(OTHER)
         if JUDGED in self.unmarked:
             if self.has_leader:
-                self._append_marker(txn.producer_id, self.epoch, is_commit=bool(txn.is_commit))
+                self.append_marker(txn.producer_id, self.epoch, is_commit=bool(txn.is_commit))
                 if self.random.random() < 0.9:  # in the other cases the answer is lost, and the marker is written again
                     self.unmarked.discard(JUDGED)
             elif self.can_skip:

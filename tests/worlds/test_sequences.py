@@ -85,10 +85,6 @@ class Story:
         copied = self.cluster.data[-1]
         copied.is_foreign, copied.sequence, copied.timestamp_ms = True, sequence, copied.timestamp_ms - age_ms
 
-    def mark_by_hand(self, producer_id: int, *, is_commit: bool) -> None:
-        """Appends a marker that the transaction log of this cluster does not explain."""
-        self.cluster._append_marker(producer_id, 0, is_commit=is_commit)
-
     def judged_without_owner(self) -> Verdict:
         ((_, batches),) = open_entries(self.cluster).items()
         return verdict_without_owner(self.cluster, batches)
@@ -97,6 +93,13 @@ class Story:
         self.observer.is_running = True
         ((producer_id, batches),) = open_entries(self.cluster).items()
         return verdict(self.cluster, self.observer, producer_id, batches, markers_from)
+
+
+def foreign_sign(found: Verdict) -> ForeignSign:
+    """Returns the sign that the entry comes from another cluster. Asserts that no marker is right then."""
+    assert found.decision == Decided.UNKNOWN
+    assert isinstance(found.open_question, ForeignRecords)
+    return found.open_question.sign
 
 
 def _skipped_commit(protocol: Protocol, *, is_watched: bool) -> Story:
@@ -190,7 +193,7 @@ def test_an_orphan_belongs_to_nothing_if_no_sign_shows_that_it_was_copied() -> N
 def test_an_orphan_after_an_abort_by_hand_belongs_to_nothing() -> None:
     story = Story(Protocol.OLD)
     story.cluster.write(77, 0, None)
-    story.mark_by_hand(77, is_commit=False)
+    story.cluster.append_marker(77, 0, is_commit=False)
     story.cluster.write(77, 0, None)
     assert story.judged_without_owner().possible == {World.NONE}
 
@@ -200,30 +203,24 @@ def test_an_orphan_of_a_later_leader_epoch_was_copied() -> None:
     story.cluster.write(77, 0, None)
     story.cluster.data[-1].leader_epoch = 9
     found = story.judged_without_owner()
-    assert found.decision == Decided.UNKNOWN
-    assert isinstance(found.open_question, ForeignRecords)
-    assert found.open_question.sign == ForeignSign.LEADER_EPOCH
+    assert foreign_sign(found) == ForeignSign.LEADER_EPOCH
 
 
 def test_an_orphan_that_begins_in_the_middle_of_its_sequence_was_copied() -> None:
     story = Story(Protocol.OLD)
     story.copy(0, 0, 5)
     found = story.judged_without_owner()
-    assert found.decision == Decided.UNKNOWN
-    assert isinstance(found.open_question, ForeignRecords)
-    assert found.open_question.sign == ForeignSign.SEQUENCE
+    assert foreign_sign(found) == ForeignSign.SEQUENCE
 
 
 def test_an_orphan_behind_a_commit_of_its_producer_id_was_copied() -> None:
-    """Only the coordinator of a transactional.id writes a COMMIT marker."""
+    """A coordinator writes a COMMIT marker only for a transactional.id in its log."""
     story = Story(Protocol.OLD)
     story.cluster.write(77, 0, None)
-    story.mark_by_hand(77, is_commit=True)
+    story.cluster.append_marker(77, 0, is_commit=True)
     story.cluster.write(77, 0, None)
     found = story.judged_without_owner()
-    assert found.decision == Decided.UNKNOWN
-    assert isinstance(found.open_question, ForeignRecords)
-    assert found.open_question.sign == ForeignSign.COMMITTED
+    assert foreign_sign(found) == ForeignSign.COMMITTED
 
 
 def test_an_orphan_after_a_sample_belongs_to_nothing_despite_compaction() -> None:
@@ -285,7 +282,7 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
     story.cluster.end(is_commit=True)
     txn = story.cluster.txn
     assert txn is not None
-    story.cluster._append_marker(txn.producer_id, txn.epoch, is_commit=True)
+    story.cluster.append_marker(txn.producer_id, txn.epoch, is_commit=True)
     story.cluster.move_coordinator()
     story.cluster.send_markers()
     story.end_without_marker(is_commit=True)
@@ -428,9 +425,7 @@ def test_records_copied_from_another_cluster_have_no_owner(
     story = Story(Protocol.OLD)
     story.copy(epoch, age_ms, sequence)
     found = story.init().judged()
-    assert found.decision == Decided.UNKNOWN
-    assert isinstance(found.open_question, ForeignRecords)
-    assert found.open_question.sign == sign
+    assert foreign_sign(found) == sign
 
 
 @pytest.mark.parametrize("protocol", [Protocol.OLD, Protocol.TV2])
@@ -447,8 +442,7 @@ def test_copied_records_are_recognised_after_compaction(protocol: Protocol) -> N
         story.end(is_commit=True)
     story.cluster.clean(len(story.cluster.log))
     found = story.judged()
-    assert isinstance(found.open_question, ForeignRecords)
-    assert found.open_question.sign == ForeignSign.OLDER
+    assert foreign_sign(found) == ForeignSign.OLDER
 
 
 def test_records_older_than_their_producer_id_have_no_owner() -> None:
@@ -456,8 +450,7 @@ def test_records_older_than_their_producer_id_have_no_owner() -> None:
     story = Story(Protocol.OLD).watch()
     story.copy(0, 0, 0)
     found = story.look().init().judged()
-    assert isinstance(found.open_question, ForeignRecords)
-    assert found.open_question.sign == ForeignSign.ORDER
+    assert foreign_sign(found) == ForeignSign.ORDER
 
 
 def test_an_old_timestamp_alone_does_not_prove_a_copied_record() -> None:

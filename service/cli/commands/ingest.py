@@ -16,8 +16,8 @@ from service.store.engine import open_reader
 
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
     """Replaces this process by the supervisor, and never returns. The store's URL is passed in the environment, so that
-    no command line shows it. Raises SettingsError if flags and clusters do not fit
-    together, and CommandFailed if other settings, or the store's URL, cannot be used. The store is not opened here."""
+    no command line shows it. Raises SettingsError if flags and clusters do not fit together, and CommandFailed if other
+    settings, or the store's URL, cannot be used. The store is not opened here."""
     children = ingest_children(settings)
     if settings.liveness is not None and len(children) > 1:
         raise CommandFailed("--liveness works for one cluster only: run one ingest for each cluster, with --cluster")

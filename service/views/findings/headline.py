@@ -89,6 +89,24 @@ def how_it_ended(finding: Finding) -> str:
     return "" if resolution is None else _ENDINGS[resolution]
 
 
+def what_is_left(finding: Finding) -> str:
+    """Returns what the end of a hanging transaction leaves to do; empty for findings of other kinds. Call this function
+    only if the finding is resolved."""
+    if finding.kind != Kind.HANGING:
+        return ""
+    decision, resolution = finding.observation.decision, finding.life.resolution
+    if _has_lost_records(finding):
+        return "Find out from the application which records are missing."
+    was_discarded = decision in (Decided.ABORT, Decided.NONE) and resolution != Resolution.FOREIGN_COMMIT
+    if was_discarded or resolution in (Resolution.OUR_MARKER, Resolution.NOT_HANGING):
+        return "Nothing has to be done any more."
+    return "Ask the application whether its records are as it expects."
+
+
+def _has_lost_records(finding: Finding) -> bool:
+    return finding.observation.decision == Decided.COMMIT and finding.life.resolution == Resolution.FOREIGN_ABORT
+
+
 def cause_of(finding: Finding) -> tuple[str, str]:
     """Returns two texts: why the transaction hangs, and how the decision about it was reached. Both texts are empty if
     the reason is not known."""
@@ -110,7 +128,7 @@ def _hanging(finding: Finding) -> Story:
                 *_WITHDRAWN[finding.life.confirmed_at_ms is not None],
                 "info",
             )
-        if finding.observation.decision == Decided.COMMIT and finding.life.resolution == Resolution.FOREIGN_ABORT:
+        if _has_lost_records(finding):
             return Story(
                 title,
                 "Committed records were lost:",

@@ -17,7 +17,7 @@ from service.domain.transaction_log.states import NAMES, TOPIC, TWO_PHASE_TIMEOU
 from service.views import words
 from service.views.addresses import partition_page, transaction_page
 from service.views.cluster.frame import Frame
-from service.views.findings.headline import how_it_ended, story_of, who_of
+from service.views.findings.headline import how_it_ended, story_of, what_is_left, who_of
 from service.views.findings.plan import plan_of
 from service.views.findings.subject import about, is_muted, outlook_of_finding
 from service.views.grants import bootstrap_of, grant_of_groups
@@ -66,6 +66,7 @@ def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_
         is_muted=is_muted(finding, frame.now_ms),
         stays=finding.kind in UNTIL_ACKNOWLEDGED,
         ended=how_it_ended(finding),
+        left=what_is_left(finding) if finding.status == Status.RESOLVED else "",
         where=where,
         held_read=HELD_READ,
         place=_place_of(finding),
