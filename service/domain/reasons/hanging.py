@@ -205,7 +205,8 @@ class ForeignRecords(Reason):
         if self.sign == ForeignSign.COMMITTED:
             return (
                 f"the COMMIT marker at offset {self.found} is of its producer id, which no known transactional.id had:"
-                " its records came from another cluster, or from a copy, or the records of their id are gone"
+                " its records came from another cluster, or from a copy, or the records of their id are gone, or"
+                " somebody wrote that marker by hand"
             )
         text = "its records were not written in this cluster, but came from another one, or from a copy"
         return f"{text}: {_SIGNS[self.sign].format(self)}"

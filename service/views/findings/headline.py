@@ -32,6 +32,14 @@ _ENDINGS: Final = {
 }
 
 
+_DISCARDED: Final = (
+    Resolution.FOREIGN_ABORT,
+    Resolution.RETENTION,
+    Resolution.TRUNCATED,
+    Resolution.TOPIC_DELETED,
+)
+"""The resolutions after which read_committed consumers do not get the records. After the others, they may get them."""
+
 _WITHDRAWN: Final = (
     (
         "It was only a candidate:",
@@ -97,8 +105,10 @@ def what_is_left(finding: Finding) -> str:
     decision, resolution = finding.observation.decision, finding.life.resolution
     if _has_lost_records(finding):
         return "Find out from the application which records are missing."
-    was_discarded = decision in (Decided.ABORT, Decided.NONE) and resolution != Resolution.FOREIGN_COMMIT
-    if was_discarded or resolution in (Resolution.OUR_MARKER, Resolution.NOT_HANGING):
+    if (decision in (Decided.ABORT, Decided.NONE) and resolution in _DISCARDED) or resolution in (
+        Resolution.OUR_MARKER,
+        Resolution.NOT_HANGING,
+    ):
         return "Nothing has to be done any more."
     return "Ask the application whether its records are as it expects."
 

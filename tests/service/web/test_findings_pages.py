@@ -329,9 +329,16 @@ def test_a_committed_transaction_that_was_manually_aborted_stays_critical(cluste
 
 
 @pytest.mark.parametrize(
-    ("resolution", "is_done"), [(Resolution.FOREIGN_COMMIT, False), (Resolution.FOREIGN_ABORT, True)]
+    ("resolution", "is_done"),
+    [
+        (Resolution.FOREIGN_COMMIT, False),
+        (Resolution.ADOPTION, False),
+        (Resolution.HEALED, False),
+        (Resolution.FOREIGN_ABORT, True),
+        (Resolution.RETENTION, True),
+    ],
 )
-def test_a_transaction_that_was_not_committed_is_done_unless_it_was_committed_by_hand(
+def test_a_transaction_that_was_not_committed_is_done_if_nobody_read_it(
     cluster: WithPartitions, look: Look, resolution: Resolution, is_done: bool
 ) -> None:
     cluster.see(hanging("abort"))
