@@ -138,8 +138,8 @@ soak: venv ## brokers that freeze, die and restart amid load (half an hour: MINU
 	$(BIN)/python -m tests.harm --report docs/killed-and-frozen.md
 
 .PHONY: upgrade
-upgrade: venv system-packages ## job, services and brokers are upgraded under load, rolled back, and upgraded again; a quarter of an hour and more (FROM=REVISION, MINUTES, ADDS=1: a made-up migration)
-	$(BIN)/python -m tests.upgrade $(if $(FROM),--from $(FROM)) --minutes $(or $(MINUTES),15) $(if $(ADDS),--adds)
+upgrade: venv system-packages ## job, services and brokers are upgraded under load, rolled back, and upgraded again; a quarter of an hour and more (FROM=REVISION, MINUTES, PAUSE between transactions, ADDS=1: a made-up migration)
+	$(BIN)/python -m tests.upgrade $(if $(FROM),--from $(FROM)) --minutes $(or $(MINUTES),15) $(if $(PAUSE),--pause $(PAUSE)) $(if $(ADDS),--adds)
 
 .PHONY: sbom
 sbom: venv ## what is installed in .venv, as a CycloneDX document: sbom.cdx.json

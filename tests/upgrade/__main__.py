@@ -26,6 +26,12 @@ def main() -> int:
     parser.add_argument("--from", dest="revision", help="the revision to upgrade from (default: the newest tag)")
     parser.add_argument("--minutes", type=float, default=15, help="minutes of load (default: 15)")
     parser.add_argument(
+        "--pause",
+        type=float,
+        default=0.05,
+        help="seconds between two transactions of a producer, and between two requests to a service (default: 0.05)",
+    )
+    parser.add_argument(
         "--adds", action="store_true", help="the new version has one more, made-up revision of the store"
     )
     parser.add_argument("--brokers", default="3.9.2", help="Kafka's version before the upgrade (default: 3.9.2)")
@@ -40,7 +46,7 @@ def main() -> int:
         old = installed(revision, Path(directory) / "old")
         new = present(Path(directory) / "new", adds=options.adds)
         began = time.monotonic()
-        result = run(Plan(old, new, options.minutes * 60, options.brokers, options.brokers_after))
+        result = run(Plan(old, new, options.minutes * 60, options.pause, options.brokers, options.brokers_after))
     bars = list(lines(result))
     sys.stdout.write(f"from {old.name} to {new.name}, {(time.monotonic() - began) / 60:.0f} minutes in all\n")
     sys.stdout.writelines(f"{line}\n" for line in reported(result, bars))

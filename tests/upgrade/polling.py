@@ -19,7 +19,6 @@ from service.domain.source_state import SourceName
 from tests.helpers.waiting import LIMIT_S
 
 _PATIENCE_S: Final = 30.0
-_EVERY_S: Final = 0.05
 _OF_CLUSTER: Final = (
     "",
     "/findings",
@@ -70,9 +69,11 @@ class Polled:
 
 
 class Polling:
-    """Requests each page of the services at `ports` again and again, with one thread for each service."""
+    """Requests each page of the services at `ports` again and again, with one thread for each service,
+    and `pause_s` seconds between two requests."""
 
-    def __init__(self, ports: Sequence[int], cluster: str, transactional_id: str) -> None:
+    def __init__(self, ports: Sequence[int], cluster: str, transactional_id: str, pause_s: float) -> None:
+        self._pause_s = pause_s
         self._ports, self._rest = ports, f"/api/v1/clusters/{cluster}"
         self._paths = [
             *("/", "/metrics", "/-/ready", "/api/v1/clusters", "/notifications"),
@@ -121,7 +122,7 @@ class Polling:
     def _ask(self, port: int, stop: threading.Event) -> None:
         while not stop.is_set():
             for path in self._paths:
-                stop.wait(_EVERY_S)
+                stop.wait(self._pause_s)
                 body = self._answer(port, path)
                 if body is not None and path == self._rest:
                     self._note_age(json.loads(body))

@@ -42,11 +42,13 @@ _STANDS_BY: Final = "another instance writes this cluster: standing by"
 
 class Plan(NamedTuple):
     """The plan of an upgrade. `old`, `new`: the revisions. `seconds`: the time that the phases last after their steps,
-    in all. `brokers`, `brokers_after`: the versions of Kafka before and after the upgrade of the brokers."""
+    in all. `pause_s`: the seconds between two transactions of a producer, and between two requests to a service.
+    `brokers`, `brokers_after`: the versions of Kafka before and after the upgrade of the brokers."""
 
     old: Revision
     new: Revision
     seconds: float
+    pause_s: float
     brokers: str
     brokers_after: str
 
@@ -98,7 +100,7 @@ class Stages:
         self._job: Running | None = None
         self._jobs = 0
         self.store = Ingest(cluster.bootstrap, folder, name=CLUSTER, url=url)
-        self.polling = Polling(self._ports, CLUSTER, IDS[0])
+        self.polling = Polling(self._ports, CLUSTER, IDS[0], plan.pause_s)
         self.migrations_s: dict[str, tuple[float, int]] = {}
 
     def begin(self, phase: str) -> None:
@@ -192,7 +194,7 @@ def _upgrade(plan: Plan, cluster: Cluster, stages: Stages) -> Result:
     stages.ingest(plan.old)
     stages.store.is_running = stages.check  # type: ignore[method-assign]
     stages.store.wait_until_counting()
-    with load(cluster.bootstrap, _LOADED, list(IDS), pause_s=0.05):
+    with load(cluster.bootstrap, _LOADED, list(IDS), pause_s=plan.pause_s):
         stages.store.wait_for_more_commits(list(IDS))
         hang, finding = _hang(cluster, stages)
         with stages.polling.running():
