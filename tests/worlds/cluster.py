@@ -388,11 +388,13 @@ class Cluster:
         self.log[-1].previous_producer_id = previous
         self.txn = None
 
-    def move_coordinator(self) -> None:
+    def move_coordinator(self, log_watermark_lags: int | None = None) -> None:
         """Moves the coordinator. If a transaction is decided and not complete, the new coordinator sends all of its
-        markers again."""
+        markers again. `log_watermark_lags`: the number of records by which the log's high watermark goes back; drawn
+        at random if it is None."""
         self.coordinator_epoch += 1
-        self._log_watermark_lags = self.random.choice((0, 0, 1, 2, 5))
+        drawn = self.random.choice((0, 0, 1, 2, 5))
+        self._log_watermark_lags = drawn if log_watermark_lags is None else log_watermark_lags
         if self.state in (PREPARE_COMMIT, PREPARE_ABORT) and self.txn is not None:
             self.unmarked = set(self.txn.listed)
 

@@ -370,6 +370,18 @@ def test_a_client_may_have_begun_again_after_a_commit_of_the_entrys_epoch() -> N
     assert story.judged().possible == {World.COMMIT, World.NONE}
 
 
+def test_a_new_coordinators_watermark_hides_no_marker() -> None:
+    """Two transactions commit. The marker of the first is skipped, and the marker of the second ends both. The next
+    coordinator's high watermark lags behind both decisions, although the marker is older."""
+    story = Story(Protocol.OLD).init().end_without_marker(is_commit=True)
+    story.begin(JUDGED)
+    story.end(is_commit=True)
+    story.cluster.move_coordinator(log_watermark_lags=5)
+    found = story.watch().write_late().look().judged()
+    assert World.NONE in found.possible
+    assert found.decision == Decided.UNKNOWN
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol) -> None:
     story = Story(protocol).init()

@@ -113,6 +113,7 @@ class EntryRead(NamedTuple):
                 one.high_watermark,
                 one.leader_epoch,
                 one.earlier_high_watermark,
+                one.ends_before_last[log_partition].leader_epoch,
             )
             for one in self.query.samples
             if log_partition in one.ends_before_last

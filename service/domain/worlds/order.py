@@ -44,14 +44,16 @@ class AbsenceProof(NamedTuple):
     """A proof that the entry was not acknowledged yet when the transaction log already reached to `log_end`.
 
     Transactions decided below `log_end` were decided before the entry was written, and transactions completed below
-    `log_end` have their markers below `high_watermark`. Transactions decided at or above `log_end` have their markers
-    at or above `earlier_high_watermark`.
+    `log_end` have their markers below `high_watermark`. If the leader that reported `log_end` (`log_leader_epoch`)
+    appended a PrepareX at or above `log_end`, the markers of its transaction lie at or above `earlier_high_watermark`.
+    A PrepareX of an earlier leader may be older: the high watermark of a new leader may lag behind it.
     """
 
     log_end: int
     high_watermark: int
     leader_epoch: int
     earlier_high_watermark: int
+    log_leader_epoch: int
 
 
 class LogPosition(NamedTuple):

@@ -200,15 +200,10 @@ def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Pr
     """Returns the newest committed transaction whose records are proven to be in the entry, and adds the proof; None if
     there is no such transaction."""
     log_partition = entry.query.log_partition
-    absence = entry.newest_absence_proof(log_partition)
-    markers_from = 0 if absence is None else absence.earlier_high_watermark
     committed = [
         one
         for one in left
-        if one.is_commit
-        and one.lists_partition
-        and _began_before(entry, one)
-        and _has_no_marker(entry, markers_from, one)
+        if one.is_commit and one.lists_partition and _began_before(entry, one) and _has_no_marker(entry, one)
     ]
     if not committed:
         return None
@@ -238,14 +233,23 @@ def _ends_with(entry: EntryRead, one: Transaction) -> bool:
     return not may_go_on and entry.query.newest_ms <= one.decided_ms + LATER_MS
 
 
-def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> bool:
-    """Returns whether it is proven that no marker before the entry ended the transaction. `markers_from`: an offset
-    below which the transaction's marker cannot lie."""
-    read_from = entry.facts.markers_from
+def _has_no_marker(entry: EntryRead, one: Transaction) -> bool:
+    """Returns whether it is proven that no marker before the entry ended the transaction."""
+    markers_from, read_from = _lowest_marker_offset(entry, one), entry.facts.markers_from
     markers = [marker for marker in entry.facts.markers if marker.offset >= max(markers_from, read_from)]
     # a producer id's markers lie in the order of epochs: if one of an older epoch was read, so were all of this epoch
     are_all_read = read_from <= markers_from or any(m.producer_epoch < one.marker_epoch for m in markers)
     return are_all_read and not any(matches(m, one) for m in markers)
+
+
+def _lowest_marker_offset(entry: EntryRead, one: Transaction) -> int:
+    """Returns an offset below which no marker of the transaction can lie, as samples prove; 0 if they prove nothing."""
+    offsets = (
+        absence.earlier_high_watermark
+        for absence in entry.absence_proofs(entry.query.log_partition)
+        if absence.log_end <= one.prepared.offset and absence.log_leader_epoch == one.prepared.leader_epoch
+    )
+    return max(offsets, default=0)
 
 
 def _open_question(

@@ -89,6 +89,8 @@ class Transaction(NamedTuple):
     - `began`: the record after which its client began the transaction (NO_POSITION: the log does not show that record).
     - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
       `decided_ms`: the timestamp of that record; while it is open, of its newest record.
+    - `prepared`: the position of the first PrepareX with that outcome, after which its markers may be written
+      (NO_POSITION: the log does not show that record).
     - `completed`: offset of its CompleteX; None if the log has no CompleteX of it.
     - `lists_partition`: whether the partition is among its participants, so that the coordinator writes a marker there;
       None if the records that would show it are gone.
@@ -107,6 +109,7 @@ class Transaction(NamedTuple):
     began: LogPosition
     decided: LogPosition
     decided_ms: int
+    prepared: LogPosition
     completed: int | None
     marker_ms: int | None
     is_added_by_leaders: bool = False
@@ -182,6 +185,7 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], l
         began=began,
         decided=position_of(decision),
         decided_ms=decision.timestamp_ms,
+        prepared=position_of(first) if has_prepare else NO_POSITION,
         completed=None if completed is None else completed.offset,
         marker_ms=completed.timestamp_ms - first.timestamp_ms if completed is not None and has_prepare else None,
         is_added_by_leaders=_is_added_by_leaders(ongoing),
@@ -201,6 +205,7 @@ def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord],
         began=began,
         decided=UNDECIDED,
         decided_ms=newest.timestamp_ms,
+        prepared=NO_POSITION,
         completed=None,
         marker_ms=None,
         is_added_by_leaders=_is_added_by_leaders(group),
