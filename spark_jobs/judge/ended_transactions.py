@@ -9,6 +9,7 @@ from service.domain.findings.ended_hang import EndedTransaction
 from service.domain.findings.hanging import may_write_unlisted
 from service.domain.partitions.open_entries import Entry, Owner, lists
 from service.domain.transaction_log.states import COMPLETE, OPEN, PREPARE_COMMIT, PREPARED
+from service.domain.worlds.transactions import TV2
 from service.store.escaped_text import printable
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
@@ -46,18 +47,28 @@ def may_grow(entry: Entry, owner: Owner) -> bool:
 def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
     """Returns whether a transaction may have written to the entry since the owner was in the state `before`. Returns
     True if that state is not known (None), or if the owner's last ended transaction is new and cannot be decoded.
-    Returns False if the owner has no newer record. Under TV2, any transaction of the entry's epoch may have written.
-    Otherwise only a transaction that lists the partition, or listed it until its end, may have written."""
+    Returns False if the owner has no newer record. Under TV2, any transaction of the entry's epoch may have written,
+    also one that began and ended since `before`. Otherwise only a transaction that lists the partition, or listed it
+    until its end, may have written."""
     if before is None:
         return True
     if before.record.offset == owner.record.offset:
         return False
-    if may_write_unlisted(entry, owner) or lists(entry, owner):
+    if _may_have_written_unlisted(entry, before, owner) or lists(entry, owner):
         return True
     if owner.ended_offset in (None, before.ended_offset):
         return False
     ended = ended_of(owner)
     return ended is None or (entry.topic_partition in ended.partitions and ended.producer_epoch >= entry.producer_epoch)
+
+
+def _may_have_written_unlisted(entry: Entry, before: Owner, owner: Owner) -> bool:
+    """Returns whether, since `before`, a transaction may have written to the entry without listing the partition. A
+    transaction that ended raised the epoch, so the owner's newest record does not show the entry's epoch any more."""
+    versions = before.record.client_transaction_version, owner.record.client_transaction_version
+    is_tv2 = max(versions) >= TV2
+    had_epoch = before.producer_id == entry.producer_id and before.producer_epoch <= entry.producer_epoch
+    return may_write_unlisted(entry, owner) or (is_tv2 and had_epoch)
 
 
 class EarlierCompletion(NamedTuple):

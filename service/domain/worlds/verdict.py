@@ -173,12 +173,11 @@ class Decision:
         return NOT_READ if self.state is State.PRELIMINARY else self.newest
 
     def reported(self, grown_ms: int, *, is_growing: bool = False) -> Verdict:
-        """Returns the verdict to report. HasGrown replaces a known decision of ABORT or NONE if `is_growing`, or if the
-        facts were read before `grown_ms` (as in `is_due`), because the entry may then hold records of a transaction
-        that commits."""
-        found = self.verdict
+        """Returns the verdict to report. HasGrown replaces a known decision if `is_growing`, or if the facts were read
+        before `grown_ms` (as in `is_due`), because the entry may then hold records of a transaction with the other
+        outcome."""
         is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
-        return undecided(HasGrown()) if is_stale and found.decision in (Decided.ABORT, Decided.NONE) else found
+        return undecided(HasGrown()) if is_stale else self.verdict
 
     @property
     def was_listed(self) -> bool:
@@ -229,7 +228,7 @@ class Decision:
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return self
-            case State.KNOWN if has_grown and self.newest.decision != Decided.COMMIT:
+            case State.KNOWN if has_grown and not self._is_revoked_by(verdict):
                 pass  # a marker that was right for some of the records may be wrong for all of them
             case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision and not verdict.overrules:
                 if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:
@@ -238,6 +237,11 @@ class Decision:
                 return self._to(State.KNOWN, self.newest, at_ms, is_deep=is_deep)
         state = State.KNOWN if verdict.is_known else State.UNKNOWN
         return self._to(state, verdict, at_ms, is_deep=is_deep)
+
+    def _is_revoked_by(self, verdict: Verdict) -> bool:
+        """Returns whether the verdict denies the committed records of this decision. More records cannot remove them
+        from the entry."""
+        return self.newest.decision == Decided.COMMIT and World.COMMIT not in verdict.possible
 
     def _to(self, state: State, verdict: Verdict, at_ms: int = -1, *, is_deep: bool = False) -> Decision:
         if state not in NEXT[self.state]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.reasons.hanging import Contradiction, SeveralLeft
+from service.domain.reasons.hanging import Contradiction, HasGrown, SeveralLeft
 from service.domain.reasons.unread import ErrorText
 from service.domain.worlds.verdict import (
     NEXT,
@@ -99,6 +99,20 @@ def test_a_decision_may_become_known_and_never_flips() -> None:
 def test_abort_and_none_call_for_one_marker_and_are_no_contradiction() -> None:
     aborted = read(Decision(), verdict(World.ABORT))
     assert read(aborted, verdict(World.NONE)).verdict.decision == Decided.ABORT
+
+
+def test_a_commit_is_unknown_after_records_with_another_outcome_follow() -> None:
+    """No marker is right for an entry with records of a committed and of an aborted transaction."""
+    committed = read(Decision(), verdict(World.COMMIT))
+    assert committed.reported(NOW_MS + 1).why == HasGrown()
+    grown = committed.after(verdict(World.COMMIT, World.ABORT), NOW_MS + 1, NOW_MS, is_deep=False, has_grown=True)
+    assert grown.verdict.decision == Decided.UNKNOWN
+
+
+def test_more_records_do_not_remove_committed_ones() -> None:
+    committed = read(Decision(), verdict(World.COMMIT))
+    read_again = committed.after(verdict(World.ABORT), NOW_MS + 1, NOW_MS, is_deep=False, has_grown=True)
+    assert read_again.state is State.CONTRADICTED
 
 
 def test_a_recalled_decision_is_derived_again_once() -> None:
