@@ -17,8 +17,8 @@ from service.views.partitions.judged import MOST_JUDGED, JudgedPartition, judge,
 
 
 class Holders(NamedTuple):
-    """The applications whose open transactions hold up partitions. `judged`: the judged partitions. `names`: the
-    applications' names, by transactional.id."""
+    """The applications whose open transactions hold up partitions. `judged`: the judged partitions. `names`: a mapping
+    from the key of a transactional.id to the name of its application."""
 
     judged: Mapping[TopicPartition, JudgedPartition]
     names: Mapping[bytes, str]

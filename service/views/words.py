@@ -131,7 +131,7 @@ WORDS: Final = {
 }
 
 COUNTED: Final = {word: cause for cause, word in COUNTED_AS.items()}
-"""The cause of aborts, by the word under which they are counted."""
+"""A mapping from the word under which aborts are counted to their cause."""
 
 TO_DO: Final = {
     (CauseCode.CLIENT_ABORT, Confidence.LIKELY): (

@@ -32,7 +32,7 @@ _DAY_MS: Final = 86_400_000
 
 class Rights(NamedTuple):
     """The actions that the viewer of a page may take in the cluster. Pages offer no other actions. `audit`: reading the
-    audit; `write`: muting and resolving."""
+    audit; `write`: muting and acknowledging findings."""
 
     audit: bool = False
     write: bool = False
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
     - `seen`: the description of the cluster.
     - `standing`: stalled partitions, the longest stalled first.
-    - `stalls`: the stalls that pages show, by source.
+    - `stalls`: a mapping from source to its stall; only the stalls that pages show.
     - `first_read`: progress of the first read of the transaction log; None once the first read is complete.
     - `expiring`: number of ids that expire within 24 hours.
     - `log_unread`: the result of `log_unread_reason`.
@@ -89,7 +89,8 @@ class Frame(NamedTuple):
         there are no such conditions."""
         if not self.seen.truncated:
             return ""
-        return f"Left out, too many at once: {describe_counts(self.seen.truncated)}. These have no finding."
+        counts = describe_counts(self.seen.truncated)
+        return f"Left out, because there are too many at once: {counts}. These have no finding."
 
     @property
     def stall_lines(self) -> tuple[StallLine, ...]:

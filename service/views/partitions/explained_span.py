@@ -23,13 +23,15 @@ class _Words(NamedTuple):
     icon: str = ""
 
 
-_LATER: Final = "read_committed consumers get it once the LSO has passed it."
+_LATER: Final = "read_committed consumers get the record once the LSO has passed it."
 _NOTHING: Final = "read_committed consumers get nothing from here on"
 _WORDS: Final = {
     SpanKind.COMMITTED: _Words("Committed.", _LATER),
     SpanKind.ABORTED: _Words("Aborted.", "read_committed consumers skip it."),
     SpanKind.OPEN: _Words("Still open.", f"{_NOTHING} until its transaction ends.", "info", "open"),
-    SpanKind.HANGING: _Words("Hanging.", f"{_NOTHING}: no coordinator is set to end it.", "critical", "critical"),
+    SpanKind.HANGING: _Words(
+        "Hanging.", f"{_NOTHING}: no coordinator is set to end its transaction.", "critical", "critical"
+    ),
     SpanKind.NON_TRANSACTIONAL: _Words("Written without a transaction.", _LATER),
     SpanKind.MARKER: _Words(
         "A marker.", "A marker ends a transaction and uses an offset; no consumer ever gets a marker."
@@ -73,8 +75,8 @@ class ExplainedSpan(NamedTuple):
 
     @staticmethod
     def of(span: Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None) -> ExplainedSpan:
-        """Returns the explanation of the span. `marker`: the cause of the marker that ends the span; `own`: see the
-        class."""
+        """Returns the explanation of the span. `marker`: why the marker that ends the span was written; None if that is
+        not known. `own`: as in the class."""
         return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
 
     @property
