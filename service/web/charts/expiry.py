@@ -15,8 +15,8 @@ _LEFT: Final = 1.0
 FOOT: Final = 106
 _HIGHEST: Final = 92
 _CUT_ABOVE: Final = 5
-"""The tallest bar is cut if it is more than this many times as high as the second tallest, unless the second tallest is
-empty."""
+"""The tallest bar is cut off if it is more than this many times as high as the second tallest, and the second tallest
+is not empty."""
 
 
 class Bar(NamedTuple):

@@ -77,14 +77,14 @@ class UnknownRow(NamedTuple):
 
     @property
     def is_one_of_many(self) -> bool:
-        """Returns True for a row about partitions that no permission would make readable. There may be thousands of
-        these rows, each with its own reason."""
+        """Returns True for a row about partitions if no permission would make them readable. There may be thousands of
+        such rows, each with its own reason."""
         return self.kind is UnknownKind.PARTITIONS and not self.commands
 
 
 def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Broker]) -> list[UnknownRow]:
-    """Returns the rows in the order of `unknown`, then a row for each reason among `denied`. `denied`: the findings
-    about groups that cannot be judged."""
+    """Returns a row for each of `unknown`, in the same order, then a row for each different reason in `denied`.
+    `denied`: the findings about groups that cannot be judged."""
     bootstrap = bootstrap_of(brokers)
     by_reason: dict[Reason | None, list[Finding]] = {}
     for one in denied:
