@@ -106,7 +106,7 @@ class ValueColumns:
         return {name: getattr(self, name) for name in _BLANKS}
 
     def rows(self, block: slice) -> ValueColumns:
-        """Returns views of some rows. A value that is written to a view is written to the columns of this object."""
+        """Returns views of some rows. Writing to a view changes the columns of this object."""
         return ValueColumns(**{name: column[block] for name, column in self.by_name().items()})
 
     def put(self, row: int, value: TransactionValue) -> None:
