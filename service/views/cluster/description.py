@@ -55,9 +55,9 @@ class Description(NamedTuple):
 
     - `as_of_ms`: time of the newest success of any of the cluster's sources.
     - `ids`: numbers of ids by state.
-    - `counts`: numbers of findings, by kind and status.
-    - `truncated`: by kind, the number of conditions that have no finding because there are too many.
-    - `ended`: the counters without a label, by their names in `service.store.schema.history`.
+    - `counts`: the number of findings of each kind and status.
+    - `truncated`: a mapping from kind to the number of conditions that have no finding because there are too many.
+    - `ended`: a mapping from name (in `service.store.schema.history`) to value, for the counters without a label.
     - `configs`: a mapping from the name of a config to its value and the source of the value.
     """
 

@@ -219,8 +219,9 @@ class StallLine(NamedTuple):
     """Sources that stall together, shown as the line "`lead` since `since_ms`: `why`." `names`: the sources' names,
     joined for a sentence.
 
-    `since_ms`: the oldest of the sources' last successes; None if the sources were never read, or if the time is not
-    known because a clock was set back. `is_starting`: the application is about to read the sources for the first time.
+    `since_ms`: the last success of the source that succeeded least recently; None if the sources were never read, or if
+    the time is not known because a clock was set back. `is_starting`: True if the application is about to read the
+    sources for the first time.
     """
 
     sources: tuple[str, ...]

@@ -55,8 +55,8 @@ def of_cluster(
     truncated: Mapping[str, int],
 ) -> list[Unknown]:
     """Returns the unknowns, the gravest first: failing sources, partitions that are not judged or not watched,
-    conditions without a finding, gaps, ids, configs. `truncated`: by kind, the number of conditions without a
-    finding."""
+    conditions without a finding, gaps, ids, configs. `truncated`: a mapping from kind to the number of conditions
+    without a finding."""
     found = [
         Unknown(UnknownKind.SOURCE, f"source {one.source}", str(one.error), grant_for(one.error), one.source, one.error)
         for one in statuses

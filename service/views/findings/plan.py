@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 def plan_of(finding: Finding, cluster: str, grant: Grant | None, bootstrap: str | None, *, can_resolve: bool) -> Plan:
     """Returns the plan for an open finding. `grant`: the permission that is missing; `bootstrap`: the address of a
-    broker, for command lines; `can_resolve`: the service accepts operators' keys."""
+    broker, for command lines; `can_resolve`: True if the service accepts operators' keys."""
     if finding.kind == Kind.HANGING:
         return _plan_of_hanging(finding, can_resolve=can_resolve)
     entry, look = CATALOGUE[finding.kind], _look(finding, cluster)
