@@ -20,8 +20,8 @@ is not empty."""
 
 
 class Bar(NamedTuple):
-    """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: the bar is drawn lower than
-    its number requires. `is_soon`: True for the first bar, which counts the ids that expire soonest."""
+    """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: True if the bar is drawn
+    lower than its number requires. `is_soon`: True for the first bar, which counts the ids that expire soonest."""
 
     x: float
     middle: float

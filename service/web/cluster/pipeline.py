@@ -49,7 +49,7 @@ _SEE_TO: Final = "Check the brokers; txnscope retries by itself."
 _TAKES: Final = {
     UnknownKind.SOURCE: ("what it reports", _SEE_TO, None),
     UnknownKind.PARTITIONS: (_PARTITION_VERDICTS, _SEE_TO, None),
-    UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if the setting is intended.", None),
+    UnknownKind.NOT_WATCHED: ("all verdicts about them", "Nothing, if the setting is intended.", None),
     UnknownKind.LEFT_OUT: ("findings about them", "They get findings when fewer are open.", None),
     UnknownKind.OFFSETS: ("the transactions in them", "Nothing: the records cannot be read any more.", "#rejects"),
     UnknownKind.STATES: (
