@@ -149,7 +149,7 @@ class LogColumns(ValueColumns):
     rejects: tuple[Reject, ...]
     """The records that could not be decoded, in the order of the rows."""
     next_offsets: dict[int, int]
-    """By partition, the offset up to which the log was decoded. This is the end of the last whole batch, within the
+    """A mapping from partition to the offset up to which its log was decoded: the end of the last whole batch, within
     [lo, hi] of its chunk. Empty and broken batches count as whole; a batch with a wrong length does not."""
     broken: tuple[BrokenBatch, ...]
     batches: int
