@@ -38,8 +38,8 @@ _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bina
 
 
 def struct_of(fact: Any, types: dict[str, pa.DataType]) -> pa.StructType:
-    """Returns the Arrow struct of a NamedTuple's fields, in the order of the fields. `types`: the Arrow type of each
-    field, by name."""
+    """Returns the Arrow struct of a NamedTuple's fields, in the order of the fields. `types`: a mapping from the name
+    of each field to its Arrow type."""
     return pa.struct([pa.field(name, types[name]) for name in fact._fields])
 
 

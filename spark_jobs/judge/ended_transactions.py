@@ -62,7 +62,7 @@ def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
 
 class EarlierCompletion(NamedTuple):
     """The completion of the transaction that was in PrepareX when an open entry was written. Later transactions do not
-    matter: a client adds the partitions of its next transaction before it can end that transaction.
+    matter: before a client can end its next transaction, it adds the partitions of that next transaction.
 
     - `until_ms`: the time until which the coordinator was completing the transaction; -1 if no such transaction is
       known.

@@ -218,8 +218,9 @@ class HangingCase:
             self._move(EndsKnown(asked_at_ms, {p: ends[p] for p in needed}))
 
     def apply_log_read(self, read_to: Mapping[int, int], now_ms: int) -> None:
-        """Makes confirmation step 2 if the log is stored up to the requested ends. `read_to`: by log partition, the
-        offset up to which the log is stored. Call this method only if no stored transaction will end the entry."""
+        """Makes confirmation step 2 if the log is stored up to the requested ends. `read_to`: a mapping from log
+        partition to the offset up to which it is stored. Call this method only if no stored transaction will end the
+        entry."""
         ends = self.confirmation
         if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
             return

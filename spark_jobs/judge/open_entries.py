@@ -152,8 +152,8 @@ class OpenEntryObserver:
         return settled_at_ms(case.addable_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
 
     def _apply_answers(self, current: EntryRound) -> dict[Subject, Resolution]:
-        """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended. If the entry
-        of a case turns out to belong to another id, the finding about the former subject ends, too.
+        """Applies the prober's answers to the cases. Returns a mapping from subject to resolution, for the cases that
+        have ended. If the entry of a case turns out to belong to another id, the former subject gets a resolution, too.
 
         Broker failures are noted first. If the log ends of a case were requested too early after a broker failure, the
         case goes back to confirmation step 1, and its log ends are requested again.

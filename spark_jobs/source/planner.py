@@ -1,8 +1,9 @@
 """Decides which ranges of a log the next micro-batch reads. Runs in the driver's planner process, with an open
 connection to Kafka.
 
-The planner has the newest positions in memory; the store has the positions at which the next start begins. Spark's own
-offsets only number the plans: a restart does not begin at Spark's checkpoint (docs/adr/0005).
+The planner has the newest positions in memory; the store has the positions at which reading begins after the next
+start. Spark's own offsets only number the plans: after a restart, reading does not begin at Spark's checkpoint
+(docs/adr/0005).
 """
 
 from __future__ import annotations
