@@ -48,8 +48,8 @@ class Holders(NamedTuple):
         return None if judged.owner is None else self.names.get(judged.owner.transactional_id)
 
     def of_group(self, group: AffectedGroup) -> str | None:
-        """Returns the application for whose open transaction the group waits, or would wait; None if it is not
-        known."""
+        """Returns the application of the open transaction that holds the group up, or can hold it up; None if the
+        application is not known."""
         return self.of_partition(group.stalled_partition, group.waits_for_producer_id)
 
 

@@ -128,7 +128,7 @@ _BLANKS: Final = {
     "next_producer_epoch": (-1, np.int16),
     "partition_count": (0, np.int32),
 }
-"""By column of ValueColumns: the number that stands for a missing value, and the type of the column."""
+"""A mapping from column of ValueColumns to the number that stands for a missing value, and the type of the column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,8 +48,8 @@ PAUSE_FACTOR: Final = 20
 With this factor, a part uses at most a twentieth of a processor."""
 
 PARTITIONS_PAUSE_FACTOR: Final = 4
-"""The factor in place of PAUSE_FACTOR for the judging of open entries on partitions. It may use up to a quarter of a
-processor, because users wait for the verdict."""
+"""The factor in place of PAUSE_FACTOR for the judging of open entries on partitions. This judging may use up to a
+quarter of a processor, because users wait for the verdict."""
 
 
 class RoundTimer:

@@ -163,8 +163,8 @@ class MarkerAuditor:
     def _closed(
         self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
     ) -> Iterator[TopicPartition]:
-        """Yields the decision's partitions on which all markers of the decision are known, and also all other decisions
-        to which these markers may belong: such a partition can be compared. Also yields the partitions that are not
+        """Yields the decision's partitions that can be compared. On such a partition, all markers of the decision are
+        known, and so is every other decision to which these markers may belong. Also yields the partitions that are not
         read or not compared, because no more will become known about them."""
         completed_ms = self._completed_ms.get(one)
         known_ms = self._log_known_ms.get(one.log_partition)

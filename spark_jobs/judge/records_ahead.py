@@ -26,7 +26,7 @@ from spark_jobs.judge.pending_offsets import UNRESPONSIVE_AFTER_S
 log = logging.getLogger(__name__)
 
 KEPT_MS: Final = 2_000
-"""A group must have kept its offset for this time (ms). Only then is the log read, from this offset on."""
+"""Time (ms) for which a group must have kept its offset before the log is read from this offset on."""
 
 AGAIN_MS: Final = 30_000
 """Time (ms) after which a failed read is tried again."""

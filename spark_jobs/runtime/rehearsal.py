@@ -1,5 +1,6 @@
 """`python -m spark_jobs.runtime.rehearsal` starts Spark, runs a query like ours, and archives the classes that were
-loaded. With `--compress`, it writes the archive compressed: a quarter of the size, which each start unpacks."""
+loaded. With `--compress`, it writes the archive compressed. The file then has a quarter of the size, but each start has
+to unpack it."""
 
 from __future__ import annotations
 

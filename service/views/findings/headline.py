@@ -99,8 +99,8 @@ def how_it_ended(finding: Finding) -> str:
 
 
 def what_is_left(finding: Finding) -> str:
-    """Returns what the end of a hanging transaction leaves to do; empty for findings of other kinds. Call this function
-    only if the finding is resolved."""
+    """Returns what remains to be done after a hanging transaction has ended; empty for findings of other kinds. Call
+    this function only if the finding is resolved."""
     if finding.kind != Kind.HANGING:
         return ""
     decision, resolution = finding.observation.decision, finding.life.resolution

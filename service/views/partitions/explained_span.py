@@ -60,9 +60,9 @@ def readers_of(kind: SpanKind, *, ends_nothing: bool) -> str:
 
 
 class ExplainedSpan(NamedTuple):
-    """Neighbouring offsets of one kind, of one transaction.
+    """Neighbouring offsets of the same kind and the same transaction.
 
-    - `owner`: the id that had the producer id when the span ended; None if this id is not known.
+    - `owner`: the transactional.id that had the span's producer id when the span ended; None if it is not known.
     - `ending`: the cause of the span's end; None if the cause is not known.
     - `own`: the coordinator's decision about the transaction that wrote the span; None if the partition has the marker
       of that decision, or the decision is not known.

@@ -183,7 +183,8 @@ _NEAR: Final = 24.0
 
 
 class Block(NamedTuple):
-    """A drawn span. `css`: class of its colours; `hatched`: filled with the pattern; `labels`: may be empty."""
+    """A drawn span. `css`: class of its colours; `hatched`: True if it is filled with the pattern; `labels`: may be
+    empty."""
 
     x: float
     width: float
