@@ -43,7 +43,7 @@ def initial_positions(engine: Engine, lease: Lease, client: ClientSettings, now_
 
 
 def log_position(position: Position) -> LogPosition:
-    """Returns the parts of a stored position that a source needs."""
+    """Returns the fields of a stored position that a source needs, as a LogPosition."""
     return LogPosition(
         topic_id=position.topic_id,
         generation=position.generation,

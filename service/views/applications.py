@@ -17,8 +17,8 @@ from service.views.partitions.judged import MOST_JUDGED, JudgedPartition, judge,
 
 
 class Holders(NamedTuple):
-    """The applications whose open transactions hold up partitions. `judged`: the judged partitions. `names`: the
-    applications' names, by transactional.id."""
+    """The applications whose open transactions hold up partitions. `judged`: the judged partitions. `names`: a mapping
+    from the key of a transactional.id to the name of its application."""
 
     judged: Mapping[TopicPartition, JudgedPartition]
     names: Mapping[bytes, str]
@@ -48,8 +48,8 @@ class Holders(NamedTuple):
         return None if judged.owner is None else self.names.get(judged.owner.transactional_id)
 
     def of_group(self, group: AffectedGroup) -> str | None:
-        """Returns the application for whose open transaction the group waits, or would wait; None if it is not
-        known."""
+        """Returns the application of the open transaction that holds the group up, or can hold it up; None if the
+        application is not known."""
         return self.of_partition(group.stalled_partition, group.waits_for_producer_id)
 
 

@@ -30,8 +30,8 @@ def lines_of(grant: Grant | None, bootstrap: str | None) -> list[str]:
 
 def grant_of_groups(denied: Iterable[Finding]) -> Grant | None:
     """Returns the permissions that are missing to judge the groups. If the same operation is missing for more than
-    _GROUPS_NAMED groups, the result has this operation on all groups, without names. Returns None if no permission is
-    missing. `denied`: coverage gaps of groups."""
+    _GROUPS_NAMED groups, the result grants this operation on all groups of the cluster. Returns None if no permission
+    is missing. `denied`: coverage gaps of groups."""
     wanted: dict[str, list[str]] = {}
     for one in denied:
         if one.subject.group is not None and not isinstance(one.observation.reason, ShareOffsetsNotReported):

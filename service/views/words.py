@@ -131,7 +131,7 @@ WORDS: Final = {
 }
 
 COUNTED: Final = {word: cause for cause, word in COUNTED_AS.items()}
-"""The cause of aborts, by the word under which they are counted."""
+"""A mapping from the word under which aborts are counted to their cause."""
 
 TO_DO: Final = {
     (CauseCode.CLIENT_ABORT, Confidence.LIKELY): (
@@ -170,9 +170,9 @@ TO_DO: Final = {
 PROOFS: Final = {
     CauseCode.TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
 }
-"""The line in the coordinator's own log that proves a cause, by cause. No line proves a fence: the coordinator logs
-"Initialized transactionalId …" with each Empty record (`TransactionCoordinator.handleInitProducerId`), even if the
-client itself had aborted the transaction."""
+"""A mapping from cause to the line in the coordinator's own log that proves the cause. No line proves a fence: the
+coordinator logs "Initialized transactionalId …" with each Empty record (`TransactionCoordinator.handleInitProducerId`),
+even if the client itself had aborted the transaction."""
 
 
 def word_of(cause: str) -> Word:

@@ -49,8 +49,8 @@ from service.wire.vectors import Bools, Bytes, Ints
 
 ALL_ONES: Final = 0xFFFFFFFF
 BLOCK: Final = 1 << 20
-"""Approximate number of bytes that one CRC call checks: few enough that copies stay in the cache. If one batch is bad,
-all batches of its call are checked one by one."""
+"""Approximate number of bytes that one CRC call checks: few enough for the copy to stay in the cache. If a batch is
+bad, all batches that were checked by the same call are checked again, one by one."""
 
 
 def _wake() -> int:
@@ -67,7 +67,8 @@ _WAKE: Final = _wake()
 
 
 def has_wrong_checksum(data: Bytes, start: Ints, size: Ints, crc: npt.NDArray[np.uint32]) -> Bools:
-    """Returns, for each batch, whether its CRC-32C differs from `crc`. The batches lie back to back in `data`."""
+    """Returns, for each batch, whether its CRC-32C differs from the batch's value in `crc`. The batches lie back to
+    back in `data`."""
     bad = np.zeros(len(start), np.bool_)
     first = 0
     while first < len(start):

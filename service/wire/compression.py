@@ -75,7 +75,7 @@ def _framed(codec: int, data: bytes, limit: int) -> bytes:
     try:
         return _into(into, data, limit)
     except DecompressionError as error:
-        raise BadCodec(f"compression type {codec}, to at most {limit} bytes: {error}") from error
+        raise BadCodec(f"compression type {codec} cannot be decompressed to at most {limit} bytes: {error}") from error
 
 
 def _into(decompress_into: Callable[..., int], data: bytes, size: int) -> bytes:

@@ -128,8 +128,8 @@ class Located(NamedTuple):
 
 
 class LocatedChunks(NamedTuple):
-    """The records of all ordinary chunks, and for every chunk: whether the scalar form must read it, the offset up to
-    which it was read, and its numbers of batches and bytes."""
+    """The records of all ordinary chunks. For every chunk, also: whether the scalar form must read the chunk, the
+    offset up to which the chunk was read, and its number of whole batches and their size in bytes."""
 
     records: Located
     needs_scalar: Bools
@@ -174,8 +174,8 @@ def locate(chunks: Sequence[Chunk]) -> LocatedChunks:
 
 
 def walk(data: bytes) -> tuple[Ints, int, bool]:
-    """Returns (positions of whole batches, end of the last whole batch, whether anything but a cut batch follows this
-    end)."""
+    """Returns the positions of the whole batches, the end of the last whole batch, and whether the bytes after this end
+    cannot be the beginning of a batch."""
     positions = batch_starts(data)
     end = 0
     if positions.size:
@@ -188,8 +188,8 @@ def walk(data: bytes) -> tuple[Ints, int, bool]:
 
 
 def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
-    """Reads batches block by block, because this is twice as fast as one pass over all batches: a block's columns stay
-    in the cache."""
+    """Reads batches block by block. Because the columns of a block stay in the cache, this is twice as fast as one pass
+    over all batches."""
     view: Bytes = np.frombuffer(data, np.uint8)
     found = [_block(data, view, start[block], stop[block], chunk[block]) for block in blocks(len(start))]
     if len(found) == 1:

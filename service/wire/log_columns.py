@@ -106,7 +106,7 @@ class ValueColumns:
         return {name: getattr(self, name) for name in _BLANKS}
 
     def rows(self, block: slice) -> ValueColumns:
-        """Returns views of some rows. A value that is written to a view is written to the columns of this object."""
+        """Returns views of some rows. Writing to a view changes the columns of this object."""
         return ValueColumns(**{name: column[block] for name, column in self.by_name().items()})
 
     def put(self, row: int, value: TransactionValue) -> None:
@@ -128,7 +128,7 @@ _BLANKS: Final = {
     "next_producer_epoch": (-1, np.int16),
     "partition_count": (0, np.int32),
 }
-"""By column of ValueColumns: the number that stands for a missing value, and the type of the column."""
+"""A mapping from column of ValueColumns to the number that stands for a missing value, and the type of the column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +149,7 @@ class LogColumns(ValueColumns):
     rejects: tuple[Reject, ...]
     """The records that could not be decoded, in the order of the rows."""
     next_offsets: dict[int, int]
-    """By partition, the offset up to which the log was decoded. This is the end of the last whole batch, within the
+    """A mapping from partition to the offset up to which its log was decoded: the end of the last whole batch, within
     [lo, hi] of its chunk. Empty and broken batches count as whole; a batch with a wrong length does not."""
     broken: tuple[BrokenBatch, ...]
     batches: int

@@ -95,8 +95,9 @@ class Tail:
         return outcome
 
     def _ended_by_each(self, partition: int, found: HeaderColumns) -> dict[int, int]:
-        """Returns, by the row of a marker, the offset of the first record that the marker ended; NOTHING if this `Tail`
-        has read no such record. Remembers, for each producer id, the first record that no marker has ended."""
+        """Returns a mapping from the row of a marker to the offset of the first record that the marker ended; NOTHING
+        if this `Tail` has read no such record. Remembers, for each producer id, the first record that no marker has
+        ended."""
         rows = np.flatnonzero(found.is_transactional)
         if not rows.size:
             return {}

@@ -38,8 +38,8 @@ _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bina
 
 
 def struct_of(fact: Any, types: dict[str, pa.DataType]) -> pa.StructType:
-    """Returns the Arrow struct of a NamedTuple's fields, in the order of the fields. `types`: the Arrow type of each
-    field, by name."""
+    """Returns the Arrow struct of a NamedTuple's fields, in the order of the fields. `types`: a mapping from the name
+    of each field to its Arrow type."""
     return pa.struct([pa.field(name, types[name]) for name in fact._fields])
 
 
@@ -203,9 +203,9 @@ def _batch(found: Mapping[str, list[Any]], runs: Sequence[pa.StructArray]) -> Lo
 
 
 def lone(runs: pa.StructArray, history: Sequence[int], steps: Iterable[Step]) -> pa.BooleanArray:
-    """Returns True for each run that belongs in LoneRuns: the only run of its id, not `joined`, without steps, in a log
-    partition of `history`, and with an id of at most KEY_ID_BYTES. `history`: the log partitions whose records do not
-    count."""
+    """Returns, for each run, whether it belongs in LoneRuns. Such a run is the only run of its id, is not `joined`, and
+    lies in a log partition of `history`. Its id has no steps, and at most KEY_ID_BYTES bytes. `history`: the log
+    partitions whose records do not count."""
     partition, ids, joined = (runs.field(name) for name in ("partition", "transactional_id", "joined"))
     if not history or not len(runs):
         return pa.array(np.zeros(len(runs), bool))

@@ -29,8 +29,8 @@ Array = np.ndarray[Any, Any]
 
 
 class Scope(NamedTuple):
-    """The records that count, and the ids with a full history. `counted`: the log partitions whose records count.
-    `history_prefixes`: if an id has one of these prefixes, every pair of its records is a step."""
+    """The log partitions whose records count (`counted`), and the ids with a full history. `history_prefixes`: if an id
+    has one of these prefixes, every pair of its neighbouring records is a step."""
 
     counted: frozenset[int]
     history_prefixes: Sequence[bytes] = ()
@@ -83,8 +83,8 @@ class Pairs(NamedTuple):
 
     def _lacks_first_prepare(self, before: Records, after: Records) -> Array:
         """Returns True for each pair that completes a commit, unless the previous pair shows that the PrepareCommit is
-        the transaction's first one. The driver judges the pairs that are True here, because only the driver knows the
-        stored records."""
+        the transaction's first one. The driver judges the pairs for which the result is True, because only the driver
+        knows the stored records."""
         known = np.zeros(len(self.left), np.bool_)
         follows = self.before.offset[self.left[1:]] == self.after.offset[self.right[:-1]]
         known[1:] = follows & (self.id_number[1:] == self.id_number[:-1])
@@ -106,9 +106,9 @@ class Pairs(NamedTuple):
     def _minutes(
         self, before: Records, after: Records, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
-        """Returns the sums of `id_delta.commit_sums` over the pairs, by id and minute, and histograms of the durations.
-        The marker times of steps are in neither result, because the driver adds these times. Returns (None, ()) if no
-        pair counts."""
+        """Returns two results: the sums of `id_delta.commit_sums` over the pairs, for each id and minute, and
+        histograms of the durations. Neither contains the marker times of steps, because the driver adds these times.
+        Returns (None, ()) if no pair counts."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms > 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.completes_commit(before, after) | prepares) & counting)

@@ -90,13 +90,13 @@ class TransactionLogJob:
         """Logs the reason why there is no transaction log, unless the same reason was logged last."""
         if absent is not None and absent != self._absent:
             log.warning(
-                "%s; without the log, hanging transactions are found by the coordinators' answers, and reported as"
-                " likely",
+                "%s; without the log, hanging transactions are found from the coordinators' answers, and are reported"
+                " as likely",
                 absent,
             )
         self._absent = absent
 
 
 def _offsets(unreadable: PartitionsUnreadable | None) -> dict[int, int]:
-    """Returns the first offset that could not be read, by log partition."""
+    """Returns a mapping from log partition to the first offset that could not be read there."""
     return {} if unreadable is None else dict(zip(unreadable.partitions, unreadable.offsets, strict=True))

@@ -117,8 +117,8 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
     def _missing(
         self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[WithoutMarker, ...]:
-        """Returns the partitions that still lack their marker. The leader is included for the first MOST_LEADERS
-        partitions only."""
+        """Returns the partitions that still lack their marker. Only the first MOST_LEADERS of them come with their
+        leader."""
         found = []
         for topic, partition in described.partitions[:MOST_LEADERS]:
             layout = self._layout(topic, coordinator, layouts)

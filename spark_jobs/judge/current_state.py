@@ -35,9 +35,8 @@ from spark_jobs.judge.makers import Makers
 RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
 IDS_OF_EACH_KIND: Final = 7
-"""Maximum number of suspects among the ids of a round, and minimum number of places for idle ids; stuck and open ids
-get the other places. A round asks about at most IDS_AT_ONCE such ids, and about at most IDS_AT_ONCE ids that were left
-behind."""
+"""A round asks about at most IDS_AT_ONCE ids: at most this number of suspects, then stuck and open ids. At least this
+number of places is left for idle ids. In addition, a round asks about at most IDS_AT_ONCE ids that were left behind."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 
@@ -154,9 +153,9 @@ class ConditionObserver:
         return _result(found, unread, context)
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
-        """Compares the coordinators' answers with the stored rows. An answer is kept for later rounds, for at most
-        ASK_EVERY_MS, if the id's log partition has not been read past the time of the answer, and the id has no newer
-        record yet."""
+        """Compares the coordinators' answers with the stored rows. If an answer cannot be compared yet, because the
+        id's log partition has not been read past the time of the answer, it is kept for later rounds: for at most
+        ASK_EVERY_MS, and only while the id has no newer record."""
         assert self._prober is not None
         for answer in self._prober.answers():
             if isinstance(answer, LeftBehindAnswer):
@@ -210,8 +209,8 @@ class ConditionObserver:
 
 
 def _result(found: Iterable[Observation], unread: dict[Kind, int], context: Context) -> RoundResult:
-    """Returns the round's result for the kinds in `unread`. `unread`: by kind, the number of cases that were not read.
-    The result covers findings about log partitions that can be judged now. If all log partitions can be judged, it also
-    covers findings without a log partition."""
+    """Returns the round's result for the kinds in `unread`, a mapping from kind to the number of cases that were not
+    read. The result covers findings about log partitions that can be judged now. If all log partitions can be judged,
+    it also covers findings without a log partition."""
     known = frozenset(context.log.known_until_ms), context.log.is_complete
     return RoundResult(tuple(found), frozenset(unread), *known, unread=unread)

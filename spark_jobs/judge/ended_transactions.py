@@ -73,7 +73,7 @@ def _may_have_written_unlisted(entry: Entry, before: Owner, owner: Owner) -> boo
 
 class EarlierCompletion(NamedTuple):
     """The completion of the transaction that was in PrepareX when an open entry was written. Later transactions do not
-    matter: a client adds the partitions of its next transaction before it can end that transaction.
+    matter: before a client can end its next transaction, it adds the partitions of that next transaction.
 
     - `until_ms`: the time until which the coordinator was completing the transaction; -1 if no such transaction is
       known.

@@ -28,10 +28,10 @@ class EntryRound(NamedTuple):
     - `unread`: the number of stalled partitions that were not read, or not read completely, because of a bound.
     - `shown`: the open entries, each with its partition.
     - `owned`: the entries that a transaction will end.
-    - `hanging`: the findings about hanging entries, by subject.
-    - `findings`: the open findings about hanging entries, by subject.
-    - `has_log`: whether `log_unread_reason` returns None.
-    - `is_log_absent`: whether the brokers have no transaction log.
+    - `hanging`: a mapping from subject to finding, for all findings about hanging entries.
+    - `findings`: the same mapping, for open findings only.
+    - `has_log`: True if `log_unread_reason` returns None.
+    - `is_log_absent`: True if the brokers have no transaction log.
     """
 
     connection: Connection

@@ -55,9 +55,9 @@ class EventObserver:
 
     @property
     def unread(self) -> dict[Kind, int]:
-        """Returns, by kind of finding, the number of events that were not read, or were dropped before a finding
-        counted them. The number is kept until QUIET_MS after it last grew, because a finding about such an event would
-        be open for that long."""
+        """Returns a mapping from kind of finding to the number of events that were not read, or were dropped before a
+        finding counted them. The number is kept until QUIET_MS after it last grew, because a finding about such an
+        event would be open for that long."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
         return {kind: 0 if is_over else self._unread[cause] for cause, kind in COUNTING.items()}
 

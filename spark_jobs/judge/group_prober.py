@@ -179,9 +179,9 @@ class GroupProber:
     def _later_ends(
         self, rows: Sequence[GroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
     ) -> Mapping[TopicPartition, LsoSample]:
-        """Returns the stalled partitions as sampled at `answered_ms` or later. Without such a sample, returns `ends`
-        without the partitions on which some row is beyond the LSO, because such a row can only be judged by a later
-        LSO."""
+        """Returns the stalled partitions as sampled at `answered_ms` or later. If there is no such sample, returns
+        `ends`, but leaves out each partition on which some row is beyond the LSO: such a row can only be judged by a
+        later LSO."""
         with self._reader.connect() as connection:
             if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
                 return partitions.stalled_samples(connection, self._cluster_id)

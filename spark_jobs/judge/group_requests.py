@@ -31,11 +31,11 @@ class GroupsAnswer(NamedTuple):
     """A coordinator's answer about its groups.
 
     - `rows`: the groups' offsets on stalled partitions.
-    - `topics`: by group, the topics on which the group has offsets or assigned partitions. A group without an answer is
-      missing.
+    - `topics`: a mapping from group to the topics on which the group has offsets or assigned partitions. A group
+      without an answer is missing.
     - `denied`: groups for which permission is missing. Their rows come from the batches of open transactions.
-    - `has_moved`: another broker coordinates some of the groups now.
-    - `lags`: the reported lags, by (share group, topic, partition).
+    - `has_moved`: True if another broker now coordinates some of the groups.
+    - `lags`: a mapping from (share group, topic, partition) to the reported lag.
     - `not_judged`: share groups for which it is not known whether they wait, with the reason.
     """
 

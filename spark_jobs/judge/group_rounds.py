@@ -14,8 +14,8 @@ CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
-"""Maximum number of groups that are kept of those that coordinators list, and of those that commit offsets in open
-transactions. If there are more, the first in alphabetical order are kept."""
+"""Maximum number of groups that are kept: of the groups that coordinators list, and again of the groups that commit
+offsets in open transactions. If there are more, the first in alphabetical order are kept."""
 
 SKIP_MS: Final = 10_000
 """Time (ms) for which a broker that did not answer is not asked again."""
@@ -24,8 +24,9 @@ _NEVER_MS: Final = 1 << 62
 
 
 class Stalls(NamedTuple):
-    """The stalled partitions. `places`: data partitions. `offsets`: partitions of `__consumer_offsets`, each by its
-    number. `offsets_partitions`: how many partitions `__consumer_offsets` has; None if this is not known."""
+    """The stalled partitions. `places`: data partitions. `offsets`: the numbers of the stalled partitions of
+    `__consumer_offsets`. `offsets_partitions`: how many partitions `__consumer_offsets` has; None if this is not
+    known."""
 
     places: frozenset[TopicPartition]
     offsets: frozenset[int]
@@ -35,7 +36,7 @@ class Stalls(NamedTuple):
         return bool(self.places or self.offsets)
 
     def holds_offsets_of(self, group: str) -> bool:
-        """Returns whether the partition of `__consumer_offsets` with the group's offsets is stalled. If it is, an
+        """Returns whether the partition of `__consumer_offsets` that has the group's offsets is stalled. If it is, an
         offset that the group commits takes effect only after a transaction has ended."""
         if not self.offsets or self.offsets_partitions is None:
             return False

@@ -65,7 +65,7 @@ class HangingCase:
     The coordinators:
 
     - `has_log`: whether the transaction log can be read. If it cannot, the coordinators are asked.
-    - `coordinators_asked_ms`: the time of the last question that was answered; -1 if there is none.
+    - `coordinators_asked_ms`: the time of the last question that the coordinators answered; -1 if there is none.
     - `earlier`: the completion of the transaction that was in PrepareX when the entry was written.
 
     The facts about the entry's records:
@@ -74,7 +74,7 @@ class HangingCase:
       (`may_have_grown`), or at which the owner became known.
     - `read_newest_ms`: the timestamp of the entry's newest record when the facts were last read; None if they were
       never read.
-    - `is_without_facts`: the facts were asked for, and Kafka refused them.
+    - `is_without_facts`: True if Kafka refused to give the facts.
     """
 
     entry: Entry
@@ -140,7 +140,7 @@ class HangingCase:
 
     @property
     def is_foreign(self) -> bool:
-        """Returns whether a sign shows that no id of this cluster wrote the entry."""
+        """Returns whether the facts show that no id of this cluster wrote the entry."""
         return isinstance(self.decision.newest.open_question, ForeignRecords)
 
     @property
@@ -166,14 +166,14 @@ class HangingCase:
 
     @property
     def addable_since_ms(self) -> int:
-        """Returns the earliest time (ms) at which the entry is known to have been in the log, and the coordinator
+        """Returns the earliest time (ms) for which two facts are known: the entry was in the log, and the coordinator
         accepted new partitions. A coordinator that is completing a transaction accepts no partition
         (CONCURRENT_TRANSACTIONS), and the client asks again."""
         return max(self.there_since_ms, self.earlier.until_ms)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
-        """Returns whether a new case must begin: the log has become readable again, or has become unreadable before
-        confirmation step 2 held."""
+        """Returns whether a new case must begin, because the transaction log has become readable again, or has become
+        unreadable before confirmation step 2 held."""
         if not self.has_log:
             return not relation.is_unread
         return not has_log and not self.is_unowned
@@ -218,8 +218,9 @@ class HangingCase:
             self._move(EndsKnown(asked_at_ms, {p: ends[p] for p in needed}))
 
     def apply_log_read(self, read_to: Mapping[int, int], now_ms: int) -> None:
-        """Makes confirmation step 2 if the log is stored up to the requested ends. `read_to`: by log partition, the
-        offset up to which the log is stored. Call this method only if no stored transaction will end the entry."""
+        """Makes confirmation step 2 if the log is stored up to the requested ends. `read_to`: a mapping from log
+        partition to the offset up to which it is stored. Call this method only if no stored transaction will end the
+        entry."""
         ends = self.confirmation
         if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
             return

@@ -44,18 +44,18 @@ SHORTEST_PAUSE_MS: Final = 10
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 PAUSE_FACTOR: Final = 20
-"""Shortest time from one start of a part of a round to its next start, as a multiple of the processor time that the
-part took. With this factor, a part uses at most a twentieth of a processor."""
+"""Shortest time between two starts of the same part of a round, as a multiple of the processor time that the part took.
+With this factor, a part uses at most a twentieth of a processor."""
 
 PARTITIONS_PAUSE_FACTOR: Final = 4
-"""PAUSE_FACTOR for open entries on partitions. Judging them may use up to a quarter of a processor, because users wait
-for the verdict."""
+"""The factor in place of PAUSE_FACTOR for the judging of open entries on partitions. This judging may use up to a
+quarter of a processor, because users wait for the verdict."""
 
 
 class RoundTimer:
-    """A timer for one part of a round. At least `every_ms` lie between two starts of the part, and at least
-    `pause_factor` times the processor time of the earlier run. `processor_s`: returns the processor time of this
-    thread."""
+    """A timer for one part of a round. The time between two starts of the part is at least `every_ms`, and at least
+    `pause_factor` times the processor time that the earlier run took. `processor_s`: returns the processor time of
+    this thread."""
 
     def __init__(self, every_ms: int, processor_s: Callable[[], float], pause_factor: int = PAUSE_FACTOR) -> None:
         self._every_ms, self._done_ms, self._at_ms = every_ms, 0, 0

@@ -31,8 +31,8 @@ walk begins when partitions are added: until then, coordinators write every reco
 
 @dataclass(slots=True)
 class LeftBehindObserver:
-    """Walks through all ids, a part in each round. `uncoordinated`: the transactions that no coordinator knows, as (id,
-    producer id)."""
+    """Walks through all ids, some of them in each round. `uncoordinated`: the transactions that no coordinator knows,
+    as (id, producer id)."""
 
     cluster_id: int
     uncoordinated: frozenset[tuple[bytes, int]] = frozenset()

@@ -21,8 +21,8 @@ from service.domain.applications import (
 from service.store.queries.behaviours import behaviours
 
 IDS_AT_ONCE: Final = 10
-"""Maximum number of ids whose makers are queried in a round. The query for an id also reads about ten other ids, which
-would best show its framework (`sibling_names`)."""
+"""Maximum number of ids whose makers are queried in a round. The query for an id also reads about ten other ids: those
+that best show the framework of the id (`sibling_names`)."""
 
 KEPT_MS: Final = 60_000
 """Time (ms) after which the maker of an id is queried again, because more of the ids that show its framework may exist
@@ -43,7 +43,8 @@ class Named(Protocol):
 
 
 class FlinkJobs:
-    """The jobs of Apache Flink that were recognised by some of their ids. The other ids of these jobs need no query."""
+    """The jobs of Apache Flink that were recognised. A job is recognised by some of its ids; its other ids then need no
+    query."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str | None, int], Application] = {}
@@ -72,9 +73,9 @@ class Makers:
         self._jobs = FlinkJobs()
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
-        """Returns makers of ids, by id. An id is looked up only if it may belong to a two-phase sink, or if a rule says
-        that it belongs to Flink. Leaves out all other ids, and ids that are not queried yet: a round queries at most
-        IDS_AT_ONCE."""
+        """Returns a mapping from id to its maker. An id is looked up only if it may belong to a two-phase sink, or if a
+        rule says that it belongs to Flink; all other ids are left out. Ids whose query has to wait are left out, too,
+        because a round queries at most IDS_AT_ONCE ids."""
         wanted = {
             one.transactional_id: one
             for one in ids

@@ -139,8 +139,8 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns the ended logs that change, without the records in `passed`. An ended log loses its markers once all
-        decisions to which the markers may belong have a result."""
+        """Returns the new forms of the ended logs that change. A new form lacks the records in `passed`, and has no
+        markers once all decisions to which these markers may belong have a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
         changed = []
@@ -163,9 +163,9 @@ class MarkerAuditor:
     def _closed(
         self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
     ) -> Iterator[TopicPartition]:
-        """Yields the decision's partitions that can be compared: all markers of the decision there are known, and so
-        are all other decisions to which these markers may belong. Also yields the partitions that are not read or not
-        compared, because no more will become known about them."""
+        """Yields the decision's partitions that can be compared. On such a partition, all markers of the decision are
+        known, and so is every other decision to which these markers may belong. Also yields the partitions that are not
+        read or not compared, because no more will become known about them."""
         completed_ms = self._completed_ms.get(one)
         known_ms = self._log_known_ms.get(one.log_partition)
         if completed_ms is None or known_ms is None:

@@ -49,8 +49,8 @@ def new_case(
 
 
 def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingCase:
-    """Returns the case of an entry that hung before a restart, and for which `new_case` has made no case. It is not
-    known yet whether the entry has ended, or how."""
+    """Returns the case of an entry that hung before a restart, and for which `new_case` has made no case. Whether the
+    entry has ended since, and how, is not known yet."""
     subject = finding.subject
     start = subject.start_offset or 0
     entry = Entry(
@@ -74,8 +74,9 @@ def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingC
 
 
 def recall(case: HangingCase, finding: Finding) -> None:
-    """Gives the case the decision of a finding from before a restart, or the finding's contradiction. Does nothing if
-    the finding has neither."""
+    """Sets the decision of the case to that of a finding from before a restart. If the finding has a contradiction, the
+    decision becomes unknown because of this contradiction. Does nothing if the finding has neither a decision nor a
+    contradiction."""
     seen = finding.observation
     if finding.contradiction is not None:
         case.decision = case.decision.recalled(undecided(finding.contradiction))
@@ -85,8 +86,8 @@ def recall(case: HangingCase, finding: Finding) -> None:
 
 
 def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None:
-    """Continues the case without the transaction log. `reported`: the subjects of open findings. If one of these
-    subjects is about the same entry, the case gets this subject, because it may name an id that is hidden by now."""
+    """Continues the case without the transaction log. `reported`: the subjects of open findings. If one of these is a
+    subject of the same entry, it becomes the subject of the case, because it may name an id that is hidden by now."""
     case.has_log, case.owner = False, None
     case.decision = case.decision.without_log()
     same = (subject for subject in reported if entry_identity(subject) == entry_identity(case.subject))
@@ -94,9 +95,9 @@ def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None
 
 
 def as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
-    """Returns the entry, unchanged in most cases. If the entry's transaction was left behind in the transaction log,
-    and some coordinator may still know that transaction, `is_unowned` of the relation becomes False, so that no case
-    begins yet."""
+    """Returns the entry with its relation. If the entry's transaction was left behind in the transaction log, and some
+    coordinator may still know that transaction, `is_unowned` of the relation becomes False, so that no case begins yet.
+    Otherwise returns both unchanged."""
     entry, relation = one.entry, one.relation
     holder = relation.holder
     if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:

@@ -141,9 +141,9 @@ class OpenEntryObserver:
             self._disturbances.note_broker_failure(current.now_ms)
 
     def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
-        """Returns the earliest time (ms) at which a request can show whether any transaction will end the entry. With
-        the log, the request is for the end offsets of the log; without the log, for the coordinators' answers. Before
-        this time, an AddPartitionsToTxn may be in flight."""
+        """Returns the earliest time (ms) at which a request can show whether any transaction will end the entry. Before
+        this time, an AddPartitionsToTxn may be in flight. If the log can be read, the request asks for the end offsets
+        of the log; otherwise it asks the coordinators."""
         if not case.has_log:
             return settled_at_ms(case.there_since_ms, self._disturbances.broker_failure_ms)
         if case.owner is None or not case.may_be_added(context, now_ms):
@@ -152,8 +152,8 @@ class OpenEntryObserver:
         return settled_at_ms(case.addable_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
 
     def _apply_answers(self, current: EntryRound) -> dict[Subject, Resolution]:
-        """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended. If the entry
-        of a case turns out to belong to another id, the finding about the former subject ends, too.
+        """Applies the prober's answers to the cases. Returns a mapping from subject to resolution, for the cases that
+        have ended. If the entry of a case turns out to belong to another id, the former subject gets a resolution, too.
 
         Broker failures are noted first. If the log ends of a case were requested too early after a broker failure, the
         case goes back to confirmation step 1, and its log ends are requested again.
@@ -215,9 +215,8 @@ class OpenEntryObserver:
 
     def _apply_rows(self, current: EntryRound) -> dict[Subject, Resolution]:
         """Begins a case for each entry that no transaction will end. Without access to the log, also begins a case for
-        each entry if it is not known whether a transaction will end the entry. Returns the resolutions of the cases
-        that end here, because a transaction will end the entry, the entry's partition is gone, or the topic is
-        mirrored."""
+        each entry of which it is not known whether a transaction will end it. Returns the resolutions of the cases that
+        end here, because a transaction will end the entry, the entry's partition is gone, or the topic is mirrored."""
         ends: dict[Subject, Resolution] = {}
         there = self._stored = set()
         self._without_case = 0
@@ -255,8 +254,8 @@ class OpenEntryObserver:
     def _begin(
         self, current: EntryRound, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool
     ) -> None:
-        """Begins a case, in place of an earlier case of the same entry. If there are already MOST_CASES cases, and none
-        is of this entry, only counts the entry."""
+        """Begins a case for the entry. The new case replaces an earlier case of the same entry. If there are already
+        MOST_CASES cases, and none of them is of this entry, the entry gets no case and is only counted."""
         key = entry_key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1

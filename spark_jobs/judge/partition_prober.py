@@ -48,8 +48,9 @@ class Questions:
     """The questions of one round.
 
     - `log_partitions`: partitions of the transaction log whose end offsets are requested.
-    - `entries`: the entries to observe. If an entry is closed, its marker lies at the offset in the value, or above.
-    - `facts`: by entry, the query for the facts from which the decision about the entry is derived.
+    - `entries`: a mapping from each entry to observe to an offset. If the entry is closed, its marker lies at this
+      offset or above.
+    - `facts`: a mapping from entry to the query for the facts from which the decision about the entry is derived.
     - `producers`: producer ids whose owners the coordinators are asked for, before the entries are observed.
     """
 
@@ -71,9 +72,9 @@ class CoordinatorAnswers(NamedTuple):
     by_producer_id: Mapping[int, DescribedOwner | None]
 
     def without_ongoing(self, entry: Entry) -> CoordinatorAnswers:
-        """Returns the answers for a cluster whose brokers show no transaction log. If the entry's owner is Ongoing, and
-        does not list the entry's partition, the owner becomes None: only Apache Kafka's coordinators are known to list
-        every partition."""
+        """Returns the answers for a cluster whose brokers show no transaction log. If the owner of `entry` is Ongoing,
+        and does not list the entry's partition, the owner becomes None, because only Apache Kafka's coordinators are
+        known to list every partition."""
         found = self.by_producer_id.get(entry.producer_id)
         if found is None or found.state != ONGOING or will_end(entry, found):
             return self
@@ -84,10 +85,10 @@ class CoordinatorAnswers(NamedTuple):
 class Answers:
     """The answers to Questions, as far as there are any.
 
-    - `log_ends`: by log partition, the end offset requested at `log_asked_at_ms`.
-    - `log_leaders`: by log partition, the leader (broker, epoch) that reported this end offset.
-    - `ended`: by closed entry, the markers found after it.
-    - `facts`: by open entry, the query and the facts.
+    - `log_ends`: a mapping from log partition to the end offset requested at `log_asked_at_ms`.
+    - `log_leaders`: a mapping from log partition to the leader (broker, epoch) that reported this end offset.
+    - `ended`: a mapping from closed entry to the markers found after it.
+    - `facts`: a mapping from open entry to the query about the entry and the facts that answer it.
     - `without_facts`: the open entries about which Kafka refuses to give facts.
     - `broker_failure_at_ms`: the last time at which some broker did not answer Metadata or DescribeProducers.
     """
@@ -158,8 +159,8 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         reads.raise_failure()
 
     def _ask_coordinators(self, client: KafkaClient, producers: frozenset[int]) -> CoordinatorAnswers:
-        """Asks the coordinators for the owners of producer ids. If any broker does not answer, every producer id gets
-        None; the round continues with the other questions."""
+        """Asks the coordinators for the owners of producer ids. If any broker does not answer, the owner of every
+        producer id is None, and the round continues with the other questions."""
         asked_at_ms = wall_clock_ms()
         told: dict[int, DescribedOwner] = {}
         try:

@@ -47,8 +47,8 @@ BEHIND_MS: Final = 10_000
 """Time (ms) after which a transaction that is not read completely is reported."""
 
 Pending = Mapping[str, Mapping[TopicPartition, int]]
-"""By group and partition, the producer id of the open transaction that commits an offset there. If there are several
-such transactions, the one with the lowest start offset."""
+"""A mapping from group and partition to the producer id of the open transaction that commits the group's offset on the
+partition. If there are several such transactions: of the one with the lowest start offset."""
 
 _Key = tuple[int, int, int]
 """The key of a transaction: partition of `__consumer_offsets`, producer id, start offset."""
@@ -57,8 +57,8 @@ _Key = tuple[int, int, int]
 @dataclass(slots=True)
 class _Progress:
     """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of the
-    transaction's newest batch when the transaction was last read to its end; None before that. `behind_since_ms`: the
-    time since which reads have left a part unread; None if the last read left no part unread."""
+    transaction's newest batch when the transaction was last read to its end; None if it never was. `behind_since_ms`:
+    the time since which some part has been unread after every read; None if the last read left no part unread."""
 
     reached: int
     behind_since_ms: int | None
@@ -74,8 +74,8 @@ class _Progress:
 
 
 class PendingOffsets:
-    """Reads pending offsets of groups. Call `read_more` from one thread only. `unresponsive`: brokers to skip for
-    a while."""
+    """Reads pending offsets of groups: offsets that open transactions commit. Call `read_more` from one thread only.
+    `unresponsive`: brokers to skip for a while."""
 
     def __init__(self, unresponsive: UnresponsiveBrokers) -> None:
         self._unresponsive = unresponsive
@@ -113,7 +113,7 @@ class PendingOffsets:
             self._read(client, leader, some, ends[OFFSETS_TOPIC, partition].high_watermark, now_ms)
 
     def by_group(self) -> Pending:
-        """Returns the pending offsets that have been read so far, by group."""
+        """Returns a mapping from group to its pending offsets that have been read so far (`Pending`)."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for entry, reading in sorted(self._open.values(), key=lambda pair: pair[0].start_offset):
             for one in reading.offsets:
@@ -121,7 +121,7 @@ class PendingOffsets:
         return found
 
     def coordinators(self) -> dict[str, int]:
-        """Returns the coordinators of the groups that were read, by group: the leader of the partition that has the
+        """Returns a mapping from each group that was read to its coordinator: the leader of the partition that has the
         group's offsets."""
         return {
             one.group: self._leaders[entry.partition]

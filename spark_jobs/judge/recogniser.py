@@ -60,7 +60,7 @@ FIRST_PAUSE_FACTOR: Final = 4
 class Recogniser:
     """Examines the ids of one cluster. `knows_all_topics`: whether all topics are watched. If some topic is not
     watched, a producer that was made for one input partition is not recognised, because its id may contain the name of
-    such a topic. `processor_s`: returns the processor time of this thread."""
+    a topic that is not watched. `processor_s`: returns the processor time of this thread."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Recogniser:
         return [self._rules.assign(one.display, makers.get(one.transactional_id, NOTHING)) for one in some]
 
     def _makers(self, connection: Connection, some: Sequence[IdToExamine]) -> Mapping[bytes, Application]:
-        """Returns the makers of the ids, by id; leaves out ids whose maker is not recognised."""
+        """Returns a mapping from id to its maker. Leaves out ids whose maker is not recognised."""
         of_jobs = {one.transactional_id: self._of_known_job(one) for one in some}
         unknown = [one for one in some if of_jobs[one.transactional_id] == NOTHING and may_be_recognised(one.name)]
         siblings = {one.name: (*sibling_names(one.name), *self._tasks(connection, one.name)) for one in unknown}

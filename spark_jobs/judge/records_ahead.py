@@ -1,9 +1,9 @@
 """Completes the rows of groups with facts about the partition's log: the LSO at the time of the row, and whether there
 are records that the group could read.
 
-The log is read only from an offset that a group has kept for KEPT_MS, and once for each LSO. If the group is above the
-LSO, the log is read again whenever it has grown. So a group that advances costs nothing, and a group that does not
-advance costs little.
+The log is read from a group's committed offset once the group has kept this offset for KEPT_MS, and only once for each
+LSO. If the offset is above the LSO, the log is read again whenever it has grown, until a record is found. So a group
+that advances costs nothing, and a group that does not advance costs little.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_jobs.judge.pending_offsets import UNRESPONSIVE_AFTER_S
 log = logging.getLogger(__name__)
 
 KEPT_MS: Final = 2_000
-"""A group must have kept its offset for this time (ms). Only then is the log read, from this offset on."""
+"""Time (ms) for which a group must have kept its offset before the log is read from this offset on."""
 
 AGAIN_MS: Final = 30_000
 """Time (ms) after which a failed read is tried again."""
@@ -77,9 +77,9 @@ class RecordsAhead:
         ends: Mapping[TopicPartition, LsoSample],
         now_ms: int,
     ) -> list[GroupOffset]:
-        """Returns the rows with `lso` and `has_records_ahead`. `lags`: the lags by (share group, topic, partition).
-        `ends`: the stalled partitions, from a sample that is later than the rows. Unstable rows, and rows of partitions
-        that are not in `ends`, are returned unchanged."""
+        """Returns the rows with `lso` and `has_records_ahead`. `lags`: a mapping from (share group, topic, partition)
+        to its lag. `ends`: the stalled partitions, from a sample that is later than the rows. Unstable rows, and rows
+        of partitions that are not in `ends`, are returned unchanged."""
         give_up = time.monotonic() + PASS_S
         layouts: dict[str, TopicLayout | None] = {}
         found = []
@@ -144,6 +144,6 @@ class RecordsAhead:
 
 def _undelivered(lag: int, own: LsoSample) -> bool:
     """Returns whether a share group has undelivered offsets before the LSO. `lag`: the number of undelivered offsets
-    before the high watermark. The sample `own` is later than `lag`. So even if this function returns False, offsets
-    that were written after `lag` and before `own` may be undelivered."""
+    before the high watermark. The sample `own` was taken after `lag` was reported. So even if the result is False,
+    offsets that were written between the two may be undelivered."""
     return lag > own.high_watermark - own.last_stable_offset

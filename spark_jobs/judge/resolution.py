@@ -43,8 +43,8 @@ def how_it_ended(
     found: BatchesRead | None,
     context: Context,
 ) -> Resolution | None:
-    """Returns how the entry ended. Returns None while the marker cannot be read, or its writer is not known yet.
-    Returns HEALED if the writer will not become known."""
+    """Returns how the entry ended. Returns None while the marker cannot be read, or while the marker's writer is not
+    known yet. Returns HEALED if it will not become known how the entry ended."""
     if not seen.described:
         return Resolution.HEALED
     if found is None:

@@ -53,7 +53,8 @@ _ENDED_BY: Final = {
     Resolution.ADOPTION: EndedBy.OTHER_TRANSACTION,
     Resolution.COORDINATOR_MARKER: EndedBy.OTHER_TRANSACTION,
 }
-"""The writer of the marker that ended the entry, by resolution. For all other resolutions, the writer is not known."""
+"""A mapping from resolution to the writer of the marker that ended the entry. For all other resolutions, the writer is
+not known."""
 
 
 class OwnedEntry(NamedTuple):
@@ -82,12 +83,13 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """By entry, the time (ms) at which the entry got an owner, if it had none at confirmation step 2. If the entry
-        is seen open after this time, it is older than the owner's present transaction."""
+        """A mapping from entry to the time (ms) at which the entry got an owner. Contains only entries for which
+        confirmation step 2 held before. An entry that is seen open after this time is older than the owner's present
+        transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
-        """By entry, the start time (ms) of the owner's transaction when the facts about the entry were last
-        requested."""
+        """A mapping from entry to the start time (ms) that the owner's transaction had when the facts about the entry
+        were last requested."""
         self._followed: dict[EntryKey, _Followed] = {}
         self._read_ms = 0
 
@@ -241,8 +243,8 @@ def key_of(subject: Subject) -> EntryKey:
 
 
 def _began_after(entry: Entry, samples: Sequence[Sample], log_partition: int, ended_offset: int) -> bool:
-    """Returns whether a sample proves that the transaction log contained the end of the owner's last transaction before
-    the entry began."""
+    """Returns whether a sample proves that the entry began after the owner's last transaction had ended in the
+    transaction log."""
     return any(
         one.high_watermark <= entry.start_offset
         and log_partition in one.ends_before_last

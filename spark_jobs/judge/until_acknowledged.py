@@ -44,8 +44,8 @@ class TornObserver:
 
 
 def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Finding]) -> list[RoundResult]:
-    """Returns a round result for each kind that has open and acknowledged findings. The result resolves these
-    findings."""
+    """Returns a round result for each kind with findings that are still open although they were acknowledged. The
+    result resolves these findings."""
     waiting = [one for one in known.values() if one.kind in UNTIL_ACKNOWLEDGED and one.is_open]
     given = read_acknowledgements(connection, cluster_id, waiting)
     results = []

@@ -61,7 +61,7 @@ def ship_code(session: SparkSession, folder: Path) -> None:
 
 
 class Executors:
-    """The executors of a session. Thread-safe, except that two threads may log the same line."""
+    """The executors of a session. Can be used by several threads; but two threads may log the same line."""
 
     def __init__(self, session: SparkSession, now_s: Callable[[], float] = time.monotonic) -> None:
         self._context, self._now_s = session.sparkContext, now_s

@@ -124,7 +124,7 @@ def compressed_classes(java: Java) -> Path:
 
 
 def archive_name(title: str, java: Java) -> str:
-    """Returns the file name of an archive. The name differs for each Java."""
+    """Returns the file name of an archive. Archives of different Java installations have different names."""
     return f"{title}-java-{hashlib.sha256(bytes(java.home)).hexdigest()[:8]}.jsa"
 
 

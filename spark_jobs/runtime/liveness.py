@@ -116,8 +116,8 @@ class Liveness:
 
     @contextmanager
     def part(self, name: str, limit_s: float, *, start_s: float = START_S, holds_lease: bool = False) -> Iterator[Part]:
-        """Yields a part that exists until the block ends. The part is stuck after `limit_s` without a step; before its
-        first step, after `start_s`.
+        """Yields a part that exists until the block ends. The part counts as stuck if it makes no step for longer than
+        `limit_s`, or for longer than `start_s` before its first step.
 
         `holds_lease`: the lease is renewed only while this part makes progress.
         """

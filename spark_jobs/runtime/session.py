@@ -34,8 +34,8 @@ from spark_jobs.runtime.java import Java, archived_classes, compressed_classes, 
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """The place where Spark runs. `url`: as for spark-submit; None: this machine, with two cores. `conf`: Spark
-    settings, which override ours."""
+    """The place where Spark runs. `url`: as for spark-submit; None stands for this machine, with two cores. `conf`:
+    Spark settings, which override ours."""
 
     url: str | None = None
     conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)

@@ -41,9 +41,9 @@ class StoreSink(Generic[_Batch]):
         apply: Callable[[_Batch, int, int | None], Any],
         step: Callable[[], None],
     ) -> None:
-        """`apply` gets a batch, the time (ms), and the duration (ms) of the previous micro-batch. The duration comes
-        with the first batch after that micro-batch; otherwise None. `step` is called to report progress: when a batch
-        has arrived, when it is stored, and while the store does not take it."""
+        """`apply` gets a batch, the time (ms), and the duration (ms) of the previous micro-batch. Only the first batch
+        after a micro-batch comes with this duration; for all others, it is None. `step` is called to report progress:
+        when a batch has arrived, when it is stored, and while the store does not take it."""
         self._batches, self._apply, self.step = batches_from_rows, apply, step
         self._ending = threading.Event()
         self._idle = threading.Event()

@@ -14,8 +14,8 @@ from spark_jobs.source.log_identity import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Upper bounds of one micro-batch. `records`: approximate number of records of all partitions. `first_read`: number
-    of records of one partition while history is read."""
+    """Upper bounds of one micro-batch. `records`: approximate number of records of all partitions together.
+    `first_read`: number of records of one partition while history is read."""
 
     records: int = 400_000
     first_read: int = 2_000_000
@@ -60,8 +60,8 @@ def _whole_partitions(
 
 
 def shares(lags: Mapping[str, int], sizes: Mapping[str, int], budget: int) -> dict[str, BatchLimits]:
-    """Returns the limits of each topic in a batch of about `budget` bytes. `lags`: in records; `sizes`: bytes per
-    record."""
+    """Returns a mapping from topic to its limits in a batch of about `budget` bytes. `lags`: the number of unread
+    records of each topic; `sizes`: the bytes per record of each topic."""
     total = sum(lag * sizes[topic] for topic, lag in lags.items())
     if total <= budget:
         return {topic: BatchLimits(records=lag) for topic, lag in lags.items()}

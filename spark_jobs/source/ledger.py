@@ -44,7 +44,7 @@ def ledger_options(
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
-    `positions`: by topic; `pulse`: a file that is touched to report progress.
+    `positions`: a mapping from topic to the positions in its logs. `pulse`: a file that is touched to report progress.
     """
     return {
         **settings.option,

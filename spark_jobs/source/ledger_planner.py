@@ -64,7 +64,7 @@ class _Measured(NamedTuple):
 
 
 class RecordSizes:
-    """Measures record sizes by topic. The size in one partition counts for the whole topic."""
+    """Measures the size of the records of each topic. The size in one partition counts for the whole topic."""
 
     def __init__(self, kafka: LedgerBrokers, now_ms: Callable[[], int]) -> None:
         self._kafka, self._now_ms = kafka, now_ms
@@ -143,8 +143,8 @@ class LedgerPlanner:
         self._missing: list[Reason] = []
 
     def plan(self) -> BatchPlan[TopicRange]:
-        """Returns the next plan. A failure of Kafka is not raised: the failure becomes the plan's `trouble`, and the
-        topics without a failure are planned."""
+        """Returns the next plan. A failure of Kafka is not raised, but becomes the `trouble` of the plan. Topics
+        without a failure are planned."""
         try:
             observations = self._observe()
         except KafkaFailure as e:
@@ -244,8 +244,8 @@ class LedgerPlanner:
 
 
 def _begin_at_end(seen: LogObservation) -> Followed:
-    """Returns the first positions of a topic that is tailed from now on: the ends of its logs, so that older records do
-    not count."""
+    """Returns the first positions of a topic that is tailed from now on. These are the ends of its logs, so that older
+    records do not count."""
     topic_id = seen.layout.topic_id
     return Followed({p: LogPosition(topic_id, 0, end, -1, end) for p, end in seen.ends.items()}, {}, {})
 

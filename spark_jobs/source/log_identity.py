@@ -44,10 +44,10 @@ def observe_log(client: KafkaClient, layout: TopicLayout, now_ms: int) -> LogObs
 
 
 def divergence(client: KafkaClient, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
-    """Returns a gap that begins where the log differs from the log that was read up to `position`; None if nothing
-    differs. A gap has one of three causes:
+    """Returns a gap if the log has to be read again, else None. The gap begins where the log differs from the log that
+    was read up to `position`; if nothing differs, it begins at the position. A gap has one of three causes:
 
-    - Another topic id: the topic was created again.
+    - The topic has another id: it was created again.
     - The log, or the leader epoch of the position, ends below the position: the present leader never had all records up
       to the position (unclean election, lost disk).
     - The position is stale: the log is the same, but its older records must be read again to find the ids that are
@@ -82,8 +82,8 @@ def unanswered_reason(seen: LogObservation) -> Reason | None:
 
 class LogPosition(NamedTuple):
     """A position in a log: all records below `next_offset` of this generation are in the store or in a planned batch.
-    `leader_epoch`: the leader's epoch as of the last range, even an empty one, or as of the first start; -1 if there
-    was neither.
+    `leader_epoch`: the leader's epoch in the last range (also in an empty one) or, before any range, at the first
+    start; -1 if there was neither.
 
     Records below `counted_from` update the state but no counter: they were written before counting began, or were
     counted already. `stale`: the log was read so long ago that tombstones written since then may have been compacted

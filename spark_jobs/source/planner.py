@@ -1,8 +1,9 @@
 """Decides which ranges of a log the next micro-batch reads. Runs in the driver's planner process, with an open
 connection to Kafka.
 
-The planner has the newest positions in memory; the store has the positions at which the next start begins. Spark's own
-offsets only number the plans: a restart does not begin at Spark's checkpoint (docs/adr/0005).
+The planner has the newest positions in memory; the store has the positions at which reading begins after the next
+start. Spark's own offsets only number the plans: after a restart, reading does not begin at Spark's checkpoint
+(docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ LAYOUT_MAX_AGE_MS = 1_000
 TRY_AGAIN_MS = 5_000
 """Time (ms) between two attempts to fetch from partitions that could not be read."""
 LIST_EVERY_MS = 10_000
-"""Time (ms) between two ListTransactions requests. The requests are sent while the topic does not exist and no broker
-has listed an id."""
+"""Time (ms) between two ListTransactions requests. They are sent while the topic does not exist, until a broker lists
+an id."""
 _TRY_BYTES = 1 << 20
 _TRY_TIMEOUT_MS = 3_000
 
@@ -124,7 +125,7 @@ class LogPlanner:
 
     def _plan(self, seen: LogObservation) -> BatchPlan[RangeRead]:
         """Returns the plan for an observation, and updates the positions. All positions are updated together, after the
-        last request to Kafka. If a request fails, no position has changed, and a later plan reports the gaps."""
+        last request to Kafka. So if a request fails, no position is changed, and a later plan reports the gaps."""
         client = self._client
         assert client is not None
         followed = follow(seen, self._positions, lambda p, position: divergence(client, seen, p, position))
@@ -137,8 +138,8 @@ class LogPlanner:
 
     def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
         """Fetches, every TRY_AGAIN_MS, a piece of each partition that could not be read. A partition stays unreadable
-        if the fetch fails, or does not begin within _TRY_TIMEOUT_MS, or if the partition does not answer now. A
-        partition that has nothing to read counts as readable."""
+        if its fetch fails, if its fetch cannot begin within _TRY_TIMEOUT_MS, or if the partition does not answer at
+        present. A partition that has nothing to read, or no longer exists, counts as readable."""
         if self._unreadable is None or self._now_ms() - self._tried_at_ms < TRY_AGAIN_MS:
             return
         self._tried_at_ms = self._now_ms()
@@ -169,9 +170,9 @@ def _can_fetch(client: KafkaClient, layout: TopicLayout, partition: int, offset:
 
 
 class Followed(NamedTuple):
-    """The positions in the observed logs. `gaps`: by partition, the offsets at which the log is not the one that was
-    read. `removed`: partitions that no longer exist, each with its last position and a gap over all offsets that were
-    read."""
+    """The positions in the observed logs. `gaps`: a mapping from partition to the offsets at which its log is no longer
+    the log that was read. `removed`: a mapping from each partition that no longer exists to its last position and a gap
+    over all offsets that were read."""
 
     positions: dict[int, LogPosition]
     gaps: dict[int, Gap]

@@ -298,7 +298,7 @@ def test_reading_is_bounded_and_the_leader_reports_open_transactions(story: Stor
     ("place", "status", "kind", "words"),
     [
         ("nowhere/0/offsets/1", 404, "no-such-partition", "the cluster has no topic 'nowhere'"),
-        ("{topic}/7/offsets/1", 404, "no-such-partition", "topic '{topic}' has partitions 0 to 0, no 7"),
+        ("{topic}/7/offsets/1", 404, "no-such-partition", "topic '{topic}' has no partition 7, only partition 0"),
         ("{topic}/0/offsets/16", 404, "no-such-offset", "{topic}-0 has no offset 16 yet: its log ends at 16"),
         ("{topic}/0/offsets/5?to=5", 422, "bad-parameter", "to: has to be above the offset 5"),
     ],

@@ -116,7 +116,7 @@ class CanaryHealth(NamedTuple):
         if not self.running:
             failing = f"{len(self.failing)} of {plural(len(self.probed), 'coordinator')}"
             return f"The canary's transactions fail at {failing}."
-        return f"The canary's transactions run at {of} only{speed}."
+        return f"The canary's transactions run at only {of}{speed}."
 
     @property
     def lines(self) -> list[str]:
@@ -128,13 +128,14 @@ class CanaryHealth(NamedTuple):
         if leaderless := self.canary.leaderless:
             found.append(
                 f"{plural(leaderless, 'partition')} of __transaction_state {'has' if leaderless == 1 else 'have'} no"
-                " leader: no transaction of their ids can run."
+                f" leader: no transaction of {'its' if leaderless == 1 else 'their'} ids can run."
             )
         late = [str(one.broker) for one in self.coordinators if one.health == Health.UNKNOWN]
         if late and (self.running or self.failing):
             brokers = ", ".join(late)
             found.append(
-                f"The state of {'broker' if len(late) == 1 else 'brokers'} {brokers} is not known: no recent round."
+                f"The state of {'broker' if len(late) == 1 else 'brokers'} {brokers} is not known: the canary has"
+                " finished no recent round there."
             )
         if self.canary.trouble is not None and self.probed:
             found.append(f"The canary cannot follow changes of the cluster: {self.canary.trouble}.")
@@ -146,7 +147,7 @@ class CanaryHealth(NamedTuple):
         assert since_ms is not None
         detail = f" ({failure.detail})" if failure.detail else ""
         since = clock(since_ms, self.now_ms)
-        return f"Broker {one.broker} {_FAILS[failure.phase]} since {since}: {failure.error}{detail}."
+        return f"Broker {one.broker} {_FAILS[failure.phase]} (failing since {since}): {failure.error}{detail}."
 
 
 def read_health(connection: Connection, cluster_id: int, now_ms: int) -> CanaryHealth | None:

@@ -39,8 +39,8 @@ class Broker(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Rates over the last `window_ms` before the minute of the cluster's newest success: five minutes, or less if
-    counting began later. `window_ms` is 0 if counting began in the minute of the newest success, or not yet."""
+    """Rates over `window_ms`: the five minutes before the minute in which a source of the cluster last succeeded, or
+    less if counting began later. `window_ms` is 0 if counting began in that minute, or has not begun yet."""
 
     window_ms: int
     commits_per_s: float
@@ -55,10 +55,10 @@ class Description(NamedTuple):
 
     - `as_of_ms`: time of the newest success of any of the cluster's sources.
     - `ids`: numbers of ids by state.
-    - `counts`: numbers of findings, by kind and status.
-    - `truncated`: by kind, the number of conditions without a finding, because there are too many.
-    - `ended`: the counters without a label, by their names in `service.store.schema.history`.
-    - `configs`: value and source by name.
+    - `counts`: the number of findings of each kind and status.
+    - `truncated`: a mapping from kind to the number of conditions that have no finding because there are too many.
+    - `ended`: a mapping from name (in `service.store.schema.history`) to value, for the counters without a label.
+    - `configs`: a mapping from the name of a config to its value and the source of the value.
     """
 
     cluster: ClusterRow

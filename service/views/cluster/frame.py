@@ -32,7 +32,7 @@ _DAY_MS: Final = 86_400_000
 
 class Rights(NamedTuple):
     """The actions that the viewer of a page may take in the cluster. Pages offer no other actions. `audit`: reading the
-    audit; `write`: muting and resolving."""
+    audit; `write`: muting and acknowledging findings."""
 
     audit: bool = False
     write: bool = False
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
     - `seen`: the description of the cluster.
     - `standing`: stalled partitions, the longest stalled first.
-    - `stalls`: the stalls that pages show, by source.
+    - `stalls`: a mapping from source to its stall; only the stalls that pages show.
     - `first_read`: progress of the first read of the transaction log; None once the first read is complete.
     - `expiring`: number of ids that expire within 24 hours.
     - `log_unread`: the result of `log_unread_reason`.
@@ -75,7 +75,7 @@ class Frame(NamedTuple):
 
     @property
     def limits(self) -> Limits:
-        """Returns the limits of the brokers, on which verdicts depend."""
+        """Returns the brokers' limits on which verdicts depend."""
         return limits_of(self.seen.configs)
 
     def as_of_ms(self, source: str) -> int | None:
@@ -89,7 +89,8 @@ class Frame(NamedTuple):
         there are no such conditions."""
         if not self.seen.truncated:
             return ""
-        return f"Left out, too many at once: {describe_counts(self.seen.truncated)}. These have no finding."
+        counts = describe_counts(self.seen.truncated)
+        return f"Left out, because there are too many at once: {counts}. These have no finding."
 
     @property
     def stall_lines(self) -> tuple[StallLine, ...]:
@@ -143,8 +144,8 @@ def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Re
 
 
 def _oldest(needed: Mapping[str, int | None]) -> int | None:
-    """Returns the oldest of the sources' last successes, because verdicts need all sources. Returns None if a source
-    has not succeeded yet, or if there is no source."""
+    """Returns the last success (ms) of the source that succeeded least recently, because verdicts need all sources.
+    Returns None if a source has not succeeded yet, or if there is no source."""
     times_ms = needed.values()
     return None if None in times_ms else min((one for one in times_ms if one is not None), default=None)
 
@@ -174,9 +175,9 @@ NEVER: Final = "never"
 
 
 class Freshness(NamedTuple):
-    """The age of the data on a page. `as_of_ms`: the oldest last success of the sources on which the page depends; None
-    until all of them have succeeded. `read`: during the first read of the transaction log, the share that has been
-    read, 0 to 1; else None."""
+    """The age of the data on a page. `as_of_ms`: of the sources on which the page depends, the last success of the one
+    that succeeded least recently; None until all of these sources have succeeded. `read`: during the first read of the
+    transaction log, the share that has been read, 0 to 1; else None."""
 
     now_ms: int
     as_of_ms: int | None

@@ -27,13 +27,13 @@ class LastHour(NamedTuple):
     """The transactions that ended in [from_ms, to_ms): whole minutes, at most an hour. Minutes before counting began
     are left out.
 
-    A commit counts in the minute in which it was read, an abort in the minute of its record's timestamp. The two
-    minutes differ while reading lags. If there are too many aborts to count them by cause, an abort counts, like a
-    commit, in the minute in which it was read.
+    A commit counts in the minute in which it was read, an abort in the minute of its record's timestamp. While reading
+    lags, a record is read in a later minute than that of its timestamp. If there are too many aborts to count them by
+    cause, an abort counts, like a commit, in the minute in which it was read.
 
-    - `is_begun_late`: the first minute is counted only in part, because counting began within it.
-    - `aborts`: for each minute, the number of aborts by the style of their cause.
-    - `totals`: the total number of aborts by cause; None if there are too many aborts to count them by cause.
+    - `is_begun_late`: True if counting began within the first minute, which is then counted only in part.
+    - `aborts`: for each minute, a mapping from the style of a cause to the number of aborts with this cause.
+    - `totals`: (cause, number of aborts) for each cause; None if there are too many aborts to count them by cause.
     - `outage`: the finding about ids that timed out together, if there is one.
     """
 

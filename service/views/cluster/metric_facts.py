@@ -55,13 +55,13 @@ class ClusterFacts(NamedTuple):
 
     - `counted_since_ms`: None if counting has not begun.
     - `holder`: None if no application ever held the lease.
-    - `counters`: values by (name, label).
-    - `oldest`: by open state, the earliest time at which an id entered the state.
+    - `counters`: a mapping from (name, label) to value.
+    - `oldest`: a mapping from open state to the earliest time at which one of the ids in this state entered it.
     - `top_open`: (display text of an id, time at which its open transaction began), the oldest first.
-    - `expiring`: by period (1h, …), the number of ids that expire within the period.
-    - `highest_epochs`: by protocol (1 or 2), the highest producer epoch.
-    - `findings`: numbers by (kind, status).
-    - `truncated`: by kind, the number of conditions without a finding.
+    - `expiring`: a mapping from period (1h, …) to the number of ids that expire within the period.
+    - `highest_epochs`: a mapping from protocol (1 or 2) to the highest producer epoch.
+    - `findings`: a mapping from (kind, status) to the number of findings.
+    - `truncated`: a mapping from kind to the number of conditions without a finding.
     - `hanging`: the confirmed hanging findings, the longest open first.
     - `stalled`: stalled partitions, the longest stalled first.
     - `canary`: None if the cluster never had a canary.

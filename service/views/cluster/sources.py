@@ -91,7 +91,9 @@ def _read(partitions: Sequence[LogPartitionRow], status: StatusRow) -> Source:
     behind = [row.partition for row in partitions if row.next_offset < row.end_offset]
     why = None
     if behind:
-        why = f"{len(behind)} of {len(partitions)} partitions have not been read to their end yet"
+        of = words.plural(len(partitions), "partition")
+        have = "has not been read to its end" if len(behind) == 1 else "have not been read to their ends"
+        why = f"{len(behind)} of {of} {have} yet"
     elif not partitions:
         why = text_of(status.error) or ("nothing has been read yet" if status.as_of_ms is None else None)
     return Source(
@@ -136,9 +138,9 @@ def _why(status: StatusRow, coverage: Coverage) -> str | None:
     if not coverage.missing:
         return text_of(status.error) or "the partitions have not answered recently"
     first, *others = coverage.missing
-    more = f"; other partitions: {len(others)} other reasons" if len(others) > 1 else ""
+    more = f"; {len(others)} other reasons for other partitions" if len(others) > 1 else ""
     if len(others) == 1:
-        more = "; other partitions: another reason"
+        more = "; another reason for other partitions"
     return f"{named(first.places) if first.places else words.plural(first.partitions, 'partition')}: {first.why}{more}"
 
 
@@ -162,8 +164,8 @@ def read_stalls(
     coverage: Coverage,
     now_ms: int,
 ) -> dict[str, Stall]:
-    """Returns the stalls of the sources, by the source's name. The result may have a source of which nothing was ever
-    stored. `coverage`: the coverage of the data partitions."""
+    """Returns a mapping from the name of a source to its stall. The mapping may contain a source of which nothing was
+    ever stored. `coverage`: the coverage of the data partitions."""
     lease = clusters.lease_state(connection, cluster_id)
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
@@ -179,8 +181,8 @@ def read_stalls(
 def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
     """Returns the reason of a stall in one line, without a full stop.
 
-    If no application reads the cluster, and `is_dated`, the line contains the time since which none has read it, as far
-    as that time is known. Pass False if the caller itself shows that time.
+    If no application reads the cluster, the line contains the time since which none has read it, if this time is known
+    and `is_dated` is True. Pass False if the caller itself shows this time.
     """
     if stall.error is not None:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"
@@ -217,8 +219,9 @@ class StallLine(NamedTuple):
     """Sources that stall together, shown as the line "`lead` since `since_ms`: `why`." `names`: the sources' names,
     joined for a sentence.
 
-    `since_ms`: the oldest of the sources' last successes; None if the sources were never read, or if the time is not
-    known because a clock was set back. `is_starting`: the application is about to read the sources for the first time.
+    `since_ms`: the last success of the source that succeeded least recently; None if the sources were never read, or if
+    the time is not known because a clock was set back. `is_starting`: True if the application is about to read the
+    sources for the first time.
     """
 
     sources: tuple[str, ...]

@@ -13,6 +13,7 @@ from service.domain.findings.unreadable import DataGap, what_happened
 from service.domain.reasons.reason import Reason
 from service.store.queries.clusters import StatusRow
 from service.views.partitions.judged import Coverage, UnjudgedPartitions
+from service.views.words import plural
 
 GAPS_KEPT_MS: Final = 86_400_000
 
@@ -54,8 +55,8 @@ def of_cluster(
     truncated: Mapping[str, int],
 ) -> list[Unknown]:
     """Returns the unknowns, the gravest first: failing sources, partitions that are not judged or not watched,
-    conditions without a finding, gaps, ids, configs. `truncated`: by kind, the number of conditions without a
-    finding."""
+    conditions without a finding, gaps, ids, configs. `truncated`: a mapping from kind to the number of conditions
+    without a finding."""
     found = [
         Unknown(UnknownKind.SOURCE, f"source {one.source}", str(one.error), grant_for(one.error), one.source, one.error)
         for one in statuses
@@ -70,11 +71,11 @@ def of_cluster(
         found.append(Unknown(UnknownKind.LEFT_OUT, describe_counts(truncated), why))
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:
-        what = f"state of {unknown_ids} transactional ids"
+        what = f"state of {plural(unknown_ids, 'transactional id')}"
         found.append(Unknown(UnknownKind.STATES, what, "their newest record could not be decoded"))
     assumed = sorted(name for name, config in configs.items() if config["source"] == "assumed")
     if assumed:
-        why = f"{', '.join(assumed)}: not read from the brokers, Kafka's defaults are assumed"
+        why = f"{', '.join(assumed)}: not read from the brokers, so Kafka's defaults are assumed"
         found.append(Unknown(UnknownKind.CONFIGS, "broker configs", why, CONFIGS_GRANT))
     return found
 

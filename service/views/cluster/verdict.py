@@ -52,13 +52,13 @@ class Seen(NamedTuple):
     - `muted`: number of confirmed findings about hanging transactions that are muted.
     - `lost`: number of findings, not muted, that stay open until somebody acknowledges them.
     - `ids`: number of known transactional.ids.
-    - `is_cut`: hanging transactions may be missing, because there are too many.
-    - `is_silent`: no broker answers.
+    - `is_cut`: True if hanging transactions may be missing because there are too many.
+    - `is_silent`: True if no broker answers.
     - `left_ms`: approximate time left of the first read.
-    - `stalled`: names of the sources that stall while others do not, else empty.
-    - `muted_links`: number of blocked partitions that are not in `links`, because their findings are muted.
-    - `is_undecided`: a partition that can be judged has an open entry that is still being confirmed.
-    - `is_log_unread`: the transaction log cannot be read, so it is not certain that a transaction hangs.
+    - `stalled`: names of the sources that stall; empty if no source stalls, or if all do.
+    - `muted_links`: number of blocked partitions that are left out of `links` because their findings are muted.
+    - `is_undecided`: True if a partition that can be judged has an open entry that is still being confirmed.
+    - `is_log_unread`: True if the transaction log cannot be read. Then it is not certain that a transaction hangs.
     """
 
     cluster: str
@@ -123,8 +123,10 @@ def _nothing_hangs(seen: Seen) -> Verdict:
     if coverage.observed_at_ms is None:
         return Verdict(UNKNOWN, "unknown", "Unknown: no partition has been sampled yet.")
     if not coverage.watched:
-        why = "--topics and --mirrored leave none" if coverage.not_covered else "none is visible"
-        return Verdict(UNKNOWN, "unknown", f"Unknown: of the topics that transactions write to, {why}.")
+        why = "no topic that transactions write to is visible"
+        if coverage.not_covered:
+            why = "--topics and --mirrored exclude all topics that transactions write to"
+        return Verdict(UNKNOWN, "unknown", f"Unknown: {why}.")
     if coverage.watched and not coverage.judged:
         return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
     return _judged(seen)
@@ -147,7 +149,8 @@ def _judged(seen: Seen) -> Verdict:
         return Verdict(PARTLY, "info", nothing)
     if seen.muted_links:
         blocked = words.plural(seen.muted_links, "partition is", "partitions are")
-        return Verdict(MUTED, "info", f"{nothing} {blocked} blocked, and muted.")
+        muted = "its finding is" if seen.muted_links == 1 else "their findings are"
+        return Verdict(MUTED, "info", f"{nothing} {blocked} blocked, but {muted} muted.")
     if seen.muted:
         return Verdict(MUTED, "info", nothing)
     if seen.is_log_unread:  # no LSO is stalled; of the transactions themselves nothing is known

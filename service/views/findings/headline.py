@@ -21,10 +21,10 @@ _ENDINGS: Final = {
     Resolution.OUR_MARKER: "txnscope resolve wrote the marker",
     Resolution.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand, without a coordinator's decision",
     Resolution.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand, without a coordinator's decision",
-    Resolution.ADOPTION: "a later transaction of the same producer id includes the partition, and its marker decides"
-    " about these records, too",
+    Resolution.ADOPTION: "a later transaction of the same producer id includes the partition, and the marker of that"
+    " transaction also decides about the records of this one",
     Resolution.RETENTION: "the transaction's records were deleted",
-    Resolution.TRUNCATED: "the partition's log ends before the transaction's records now: they are lost",
+    Resolution.TRUNCATED: "the partition's log now ends before the transaction's records: these records are lost",
     Resolution.TOPIC_DELETED: "the topic was deleted",
     Resolution.HEALED: "the condition no longer holds",
     Resolution.NOT_HANGING: "a second check did not confirm it",
@@ -38,7 +38,8 @@ _DISCARDED: Final = (
     Resolution.TRUNCATED,
     Resolution.TOPIC_DELETED,
 )
-"""The resolutions after which read_committed consumers do not get the records. After the others, they may get them."""
+"""The resolutions after which read_committed consumers do not get the transaction's records. After other resolutions,
+these consumers may get the records."""
 
 _WITHDRAWN: Final = (
     (
@@ -91,15 +92,15 @@ def how_it_ended(finding: Finding) -> str:
     if resolution == Resolution.HEALED and finding.kind in EVENTS:
         return f"it has not happened again for {words.duration(QUIET_MS)}"
     if resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.STUCK_COMPLETION:
-        return "the transaction log no longer has it in PrepareCommit or PrepareAbort"
+        return "the transaction log no longer shows the transaction in PrepareCommit or PrepareAbort"
     if resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.ADOPTED:
         return "the left-over records are no longer seen open"
     return "" if resolution is None else _ENDINGS[resolution]
 
 
 def what_is_left(finding: Finding) -> str:
-    """Returns what the end of a hanging transaction leaves to do; empty for findings of other kinds. Call this function
-    only if the finding is resolved."""
+    """Returns what remains to be done after a hanging transaction has ended; empty for findings of other kinds. Call
+    this function only if the finding is resolved."""
     if finding.kind != Kind.HANGING:
         return ""
     decision, resolution = finding.observation.decision, finding.life.resolution
@@ -168,8 +169,8 @@ def _of_adoption(finding: Finding) -> str:
     if finding.observation.decision in (Decided.ABORT, Decided.NONE):
         return ""
     if finding.observation.decision == Decided.COMMIT:
-        return " They were committed: an abort of that transaction destroys them."
-    return " If they were committed, an abort of that transaction destroys them."
+        return " These records were committed: an abort of the later transaction destroys them."
+    return " If these records were committed, an abort of the later transaction destroys them."
 
 
 def _of_decision(finding: Finding) -> tuple[str, str]:
@@ -177,7 +178,7 @@ def _of_decision(finding: Finding) -> tuple[str, str]:
     because = f" {cause[0].upper()}{cause[1:]}." if cause else ""
     if finding.observation.decision == Decided.COMMIT:
         return (
-            "Do not abort this transaction: it was committed, and an ABORT marker loses a part of it.",
+            "Do not abort this transaction: it was committed, and an ABORT marker discards a part of it.",
             f"No coordinator is set to end it. Write the missing COMMIT marker with txnscope resolve.{because}",
         )
     if finding.observation.decision == Decided.ABORT:

@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 def plan_of(finding: Finding, cluster: str, grant: Grant | None, bootstrap: str | None, *, can_resolve: bool) -> Plan:
     """Returns the plan for an open finding. `grant`: the permission that is missing; `bootstrap`: the address of a
-    broker, for command lines; `can_resolve`: the service accepts operators' keys."""
+    broker, for command lines; `can_resolve`: True if the service accepts operators' keys."""
     if finding.kind == Kind.HANGING:
         return _plan_of_hanging(finding, can_resolve=can_resolve)
     entry, look = CATALOGUE[finding.kind], _look(finding, cluster)
@@ -135,18 +135,19 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
             _EXPECT,
         ),
         needs="Needs the key of an operator: --key-file, or TXNSCOPE_KEY_FILE",
-        cost=f"The transaction's records on {place} become readable once the LSO has passed them, as its coordinator"
-        " decided. Its other partitions are judged by themselves.",
+        cost=f"As the coordinator decided, the transaction's records on {place} become readable, once the LSO has"
+        " passed them. Each other partition of the transaction is judged separately.",
         no_help=(
-            "`kafka-transactions.sh abort`: it writes an ABORT marker, and a part of a committed transaction is lost.",
+            "`kafka-transactions.sh abort`: it writes an ABORT marker, which discards a part of a committed"
+            " transaction.",
             *_never_helps(finding),
         ),
-        warning="Do not abort this transaction: it was committed, and an ABORT marker loses a part of it.",
+        warning="Do not abort this transaction: it was committed, and an ABORT marker discards a part of it.",
     )
 
 
 def _of_a_living_writer(finding: Finding) -> Plan:
-    """Returns the plan for a transaction whose producer can still write to the partition, which would change the
+    """Returns the plan for a transaction whose producer can still write to the partition. Such a write would change the
     decision."""
     return Plan(
         steps=(Step("First stop what can still write:", finding.observation.advice), _EXPECT),
@@ -192,9 +193,10 @@ def _place(finding: Finding) -> str:
 def _never_helps(finding: Finding) -> tuple[str, ...]:
     place = _place(finding)
     return (
-        f"Waiting: `transaction.timeout.ms` counts in the coordinator, which has no open transaction for {place}.",
+        f"Waiting: the coordinator applies `transaction.timeout.ms`, but it has no open transaction for {place}.",
         "`forceTerminateTransaction`: raises the epoch, and aborts the id's present transaction, if there is one: the"
         " records of that transaction are discarded. The records of the hanging transaction stay open.",
         f"Restarting {who_of(finding)}: only a transaction of producer id {finding.subject.producer_id} that includes"
-        f" {place} ends this one, and its marker commits or aborts these records, too.",
+        f" {place} ends the hanging one. The marker of that transaction then also commits or aborts the hanging"
+        " transaction's records.",
     )

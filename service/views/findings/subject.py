@@ -30,7 +30,7 @@ def outlook_of_finding(finding: Finding) -> Outlook:
     if finding.kind == Kind.CHURN and finding.severity == Severity.INFO:
         return Outlook(5, Heals.SELF, "info", "is normal", more="for as long as the job runs")
     if finding.kind == Kind.COVERAGE_GAP and is_denied(finding.observation.reason):
-        return heal._replace(text="unknown until that is granted", more="the command is on the Pipeline page")
+        return heal._replace(text="unknown until the permission is granted", more="the command is on the Pipeline page")
     return heal
 
 

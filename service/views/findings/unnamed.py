@@ -29,8 +29,8 @@ _CODES: Final = frozenset({"decision", "operations", "request"})
 
 class UnnamedWords(NamedTuple):
     """The words of a finding. `outlook`: whether and how the condition heals. `cause`, `decided_by`: for a hanging
-    transaction, why it hangs and how the decision about it was reached; else None. `names`: the names, in display form,
-    by their reference (`[name 1]`). References to fields of the finding's subject are not in `names`."""
+    transaction, why it hangs and how the decision about it was reached; else None. `names`: a mapping from reference
+    (`[name 1]`) to the name in display form. References to fields of the finding's subject are not in `names`."""
 
     summary: Sentence
     advice: Sentence

@@ -43,7 +43,7 @@ _OF_ID: Final = tuple(kind for kind in REPORTING.values() if kind not in _OF_PLA
 class Link(NamedTuple):
     """An entry of the blocking chain: a stalled partition with its blocker. `waiting`: the groups that the blocker
     blocks, or will block. `heal`: the outlook. `finding`: the finding about the blocker, if there is one. `is_muted`:
-    this finding is muted at present."""
+    True if this finding is muted at present."""
 
     judged: JudgedPartition
     waiting: tuple[AffectedGroup, ...] = ()
@@ -99,13 +99,13 @@ _TONES: Final = {RelationKind.HANGING: "critical"} | dict.fromkeys(
 
 
 def _by_place(findings: Iterable[Finding]) -> dict[Key, Finding]:
-    """Returns the findings that are about an entry, by topic, partition and start offset of the entry."""
+    """Returns a mapping from the key of an entry (its topic, partition and start offset) to the finding about it."""
     about = ((one, one.subject) for one in findings if one.kind in _OF_PLACE)
     return {(at.topic, at.partition, at.start_offset): one for one, at in about}
 
 
 def _by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
-    """Returns, by id, the gravest finding about the open transaction of the id."""
+    """Returns a mapping from id to the gravest finding about the open transaction of the id."""
     found: dict[bytes, Finding] = {}
     for kind in reversed(_OF_ID):
         of_kind = (one for one in findings if one.kind == kind)
@@ -166,17 +166,17 @@ _PARTITIONS_JUDGED: Final = 50
 
 
 class Blocking(NamedTuple):
-    """By the key (`id_key`) of an id: the confirmed findings about hanging transactions of the id, and the groups that
-    the open transaction of the id blocks."""
+    """Two mappings from the key (`id_key`) of an id. `hanging`: to the confirmed findings about hanging transactions of
+    the id. `groups`: to the groups that the open transaction of the id blocks."""
 
     hanging: Mapping[bytes, Sequence[Finding]]
     groups: Mapping[bytes, Sequence[str]]
 
 
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
-    """Reads the findings about hanging transactions of all ids, and the groups that are blocked on `places`. Judges at
-    most _PARTITIONS_JUDGED of these partitions, and leaves out the groups on others. `places`: the partitions of the
-    open transactions that a page shows."""
+    """Reads the findings about hanging transactions of all ids, and the groups that are blocked on the partitions in
+    `places`: those of the open transactions that a page shows. Judges at most _PARTITIONS_JUDGED partitions. Groups
+    that are blocked on a partition that is not judged are left out."""
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}

@@ -23,13 +23,15 @@ class _Words(NamedTuple):
     icon: str = ""
 
 
-_LATER: Final = "read_committed consumers get it once the LSO has passed it."
+_LATER: Final = "read_committed consumers get the record once the LSO has passed it."
 _NOTHING: Final = "read_committed consumers get nothing from here on"
 _WORDS: Final = {
     SpanKind.COMMITTED: _Words("Committed.", _LATER),
     SpanKind.ABORTED: _Words("Aborted.", "read_committed consumers skip it."),
     SpanKind.OPEN: _Words("Still open.", f"{_NOTHING} until its transaction ends.", "info", "open"),
-    SpanKind.HANGING: _Words("Hanging.", f"{_NOTHING}: no coordinator is set to end it.", "critical", "critical"),
+    SpanKind.HANGING: _Words(
+        "Hanging.", f"{_NOTHING}: no coordinator is set to end its transaction.", "critical", "critical"
+    ),
     SpanKind.NON_TRANSACTIONAL: _Words("Written without a transaction.", _LATER),
     SpanKind.MARKER: _Words(
         "A marker.", "A marker ends a transaction and uses an offset; no consumer ever gets a marker."
@@ -58,9 +60,9 @@ def readers_of(kind: SpanKind, *, ends_nothing: bool) -> str:
 
 
 class ExplainedSpan(NamedTuple):
-    """Neighbouring offsets of one kind, of one transaction.
+    """Neighbouring offsets of the same kind and the same transaction.
 
-    - `owner`: the id that had the producer id when the span ended; None if this id is not known.
+    - `owner`: the transactional.id that had the span's producer id when the span ended; None if it is not known.
     - `ending`: the cause of the span's end; None if the cause is not known.
     - `own`: the coordinator's decision about the transaction that wrote the span; None if the partition has the marker
       of that decision, or the decision is not known.
@@ -73,8 +75,8 @@ class ExplainedSpan(NamedTuple):
 
     @staticmethod
     def of(span: Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None) -> ExplainedSpan:
-        """Returns the explanation of the span. `marker`: the cause of the marker that ends the span; `own`: see the
-        class."""
+        """Returns the explanation of the span. `marker`: why the marker that ends the span was written; None if that is
+        not known. `own`: as in the class."""
         return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
 
     @property

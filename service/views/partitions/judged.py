@@ -105,8 +105,8 @@ class Coverage(NamedTuple):
     - `blocked`: stalled partitions.
     - `not_covered`: partitions that exist but are not watched.
     - `observed_at_ms`: when all watched partitions were last observed; None before the first time.
-    - `answered_at_ms`: as `observed_at_ms`, but while no partition answers, the time of the last answer.
-    - `missing`: the partitions that cannot be judged, by reason; the most common reason comes first.
+    - `answered_at_ms`: the same time as `observed_at_ms`; while no partition answers, the time of the last answer.
+    - `missing`: the partitions that cannot be judged, grouped by reason; the most common reason comes first.
     - `hides_all`: True if no partition is watched in a cluster that has used transactions, or that denies access to its
       transaction log. (Kafka hides topics that txnscope may not describe.)
     """
@@ -162,9 +162,9 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
 
 
 class _Found(NamedTuple):
-    """The entries (topic, partition, producer id, start offset) of confirmed findings. `hanging`: hanging entries; the
-    value is True if the finding names a transactional.id. `adopted`: entries that are older than the transaction that
-    will end them."""
+    """The entries of confirmed findings, as (topic, partition, producer id, start offset). `hanging`: a mapping from
+    each hanging entry to True if its finding names a transactional.id, else to False. `adopted`: the entries that are
+    older than the transaction that will end them."""
 
     hanging: dict[tuple[str, int, int, int], bool]
     adopted: set[tuple[str, int, int, int]]
@@ -248,8 +248,8 @@ def _may_have_transactions(connection: Connection, cluster_id: int) -> bool:
 
 
 def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartitions]:
-    """Returns the partitions that did not answer, by reason: the most common reasons one by one, and all other reasons
-    together."""
+    """Returns the partitions that did not answer, grouped by reason: one group for each of the most common reasons, and
+    one group for all other reasons together."""
     unanswered = (_D.cluster_id == cluster_id, _D.is_gone.is_(False), _D.why.is_not(None))
     count = func.count()
     reasons = (

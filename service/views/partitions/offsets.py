@@ -162,9 +162,9 @@ def _own_decisions(
     place: TopicPartition,
     until_ms: int,
 ) -> dict[int, OwnDecision]:
-    """Returns the decisions about spans whose own marker is missing, by the first offset of the span. Skips a producer
-    id with several owners, or with a decision after `until_ms`. The store has the last decision of each producer id;
-    earlier decisions come from findings."""
+    """Returns a mapping from the first offset of a span to the decision about its transaction, for the spans whose own
+    marker is missing. Skips a producer id with several owners, or with a decision after `until_ms`. The store has the
+    last decision of each producer id; earlier decisions come from findings."""
     producers = {
         span.producer_id for span in spans if span.producer_id is not None and span.kind != SpanKind.NON_TRANSACTIONAL
     }
@@ -181,7 +181,7 @@ def _past(
     connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[offset_spans.Span]
 ) -> tuple[Sequence[Owner], Sequence[CoordinatorDecisions]]:
     """Returns the owners of the producer id, and for each owner, in the same order, the decisions about its
-    transactions. Without an ended span of the producer id, no decisions are read."""
+    transactions. Reads no decisions if no span of the producer id has ended."""
     owners = read_owners(connection, cluster.id, producer_id)
     ended = [span.ended_ms for span in spans if span.producer_id == producer_id and span.ended_ms is not None]
     if not ended:

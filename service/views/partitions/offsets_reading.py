@@ -57,7 +57,9 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Partit
         raise NoSuchPartition(f"the cluster has no topic {topic!r}")
     leader = layout.leaders.get(partition)
     if leader is None:
-        raise NoSuchPartition(f"topic {topic!r} has partitions 0 to {len(layout.leaders) - 1}, no {partition}")
+        count = len(layout.leaders)
+        has = "partition 0" if count == 1 else f"partitions 0 to {count - 1}"
+        raise NoSuchPartition(f"topic {topic!r} has no partition {partition}, only {has}")
     if leader.node < 0:
         raise KafkaUnavailable(f"{topic}-{partition} has no leader now")
     alone = TopicLayout(topic, layout.topic_id, {partition: leader})
@@ -71,8 +73,9 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Partit
 
 def read(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
     """Reads from offset `walk.next` on, and adds the batches to the walk. Returns None if the spans cover all offsets
-    of the walk. Otherwise returns the offset at which a bound, or unreadable bytes, ended the spans. If a run of
-    aborted records ended there, `walk.only_aborted` has the run. Raises KafkaUnavailable, KafkaRefused."""
+    of the walk. Otherwise returns the offset at which the spans end, because a bound was reached or bytes were
+    unreadable. If a run of aborted records ends there, `walk.only_aborted` has the run. Raises KafkaUnavailable,
+    KafkaRefused."""
     began, left, size, was_asked = time.monotonic(), bounds.bytes, bounds.first_bytes, False
     wanted_to = walk.to
     walk.add_gap(place.log_start)

@@ -55,7 +55,7 @@ def open_since_ms(row: IdRow) -> int | None:
 
 
 def next_step(row: IdRow, log: KnownLog, now_ms: int) -> Next:
-    """Returns the next event of the id. `log`: the limits of the brokers, and how far the log is known."""
+    """Returns the next event of the id. `log`: the limits of the brokers, and how far the transaction log is known."""
     if row.state == states.UNKNOWN:
         return Next("unknown", "unknown", "unknown", more="its newest record cannot be decoded")
     if row.state == states.EXPIRED:
@@ -113,7 +113,8 @@ def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
         unused = f"unused for {words.duration(now_ms - row.record.last_update_ms)}"
         swept_ms = expires_ms + limits.sweep_ms
         if swept_ms < now_ms:
-            return Next("unknown", "unknown", "expiry was due", AT, swept_ms, more=f"{unused}; no removal was read")
+            more = f"{unused}; its removal has not been read"
+            return Next("unknown", "unknown", "expiry was due", AT, swept_ms, more=more)
         if expires_ms <= now_ms:
             sweep = f"at the latest {words.duration(limits.sweep_ms)} after its expiry time"
             return Next("soon", "clock", "expires any moment now", more=f"{unused}; {sweep}")

@@ -65,8 +65,7 @@ class Past(NamedTuple):
 
     @property
     def totals(self) -> dict[str, int]:
-        """Returns the numbers of transactions that ended in the window: first the commits as "commit", then the aborts
-        by cause. Zeros are left out."""
+        """Returns the numbers of transactions that ended in the window, as `ends_of` does. Zeros are left out."""
         ends = [ends_of(minute) for minute in self.minutes]
         totals = {word: sum(one[word] for one in ends) for word in (ends[0] if ends else ())}
         return {word: count for word, count in totals.items() if count}
@@ -107,7 +106,8 @@ def waiting_abort_ms(row: IdRow) -> int | None:
 
 
 def ends_of(minute: IdMinute) -> dict[str, int]:
-    """Returns the minute's numbers of ended transactions: first the commits as "commit", then the aborts by cause."""
+    """Returns the numbers of transactions that ended in the minute: of commits, under the key "commit", then of aborts,
+    keyed by cause."""
     return {"commit": minute.sums.commits, **minute.aborts._asdict()}
 
 

@@ -15,13 +15,13 @@ _LEFT: Final = 1.0
 FOOT: Final = 106
 _HIGHEST: Final = 92
 _CUT_ABOVE: Final = 5
-"""The tallest bar is cut if it is more than this many times as high as the second tallest, unless the second tallest is
-empty."""
+"""The tallest bar is cut off if it is more than this many times as high as the second tallest, and the second tallest
+is not empty."""
 
 
 class Bar(NamedTuple):
-    """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: the bar is drawn lower than
-    its number requires. `is_soon`: True for the first bar, which counts the ids that expire soonest."""
+    """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: True if the bar is drawn
+    lower than its number requires. `is_soon`: True for the first bar, which counts the ids that expire soonest."""
 
     x: float
     middle: float

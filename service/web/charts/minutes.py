@@ -78,8 +78,8 @@ def area(values: Sequence[int], missing: int = 0) -> Area:
 
 
 def stacked(minutes: Sequence[Mapping[str, int]], styles: Sequence[str]) -> Bars:
-    """Returns the stacked bars. `minutes`: for each minute the numbers by style, drawn upwards in the order of
-    `styles`."""
+    """Returns the stacked bars. `minutes`: for each minute, a mapping from style to number. The parts of a bar are
+    drawn upwards in the order of `styles`."""
     top = nice_top(max((sum(minute.values()) for minute in minutes), default=0))
     step = WIDTH / max(len(minutes), 1)
     bars = []

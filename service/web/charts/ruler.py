@@ -76,8 +76,8 @@ def inside(piece: Piece) -> tuple[Label, ...]:
 
 def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
     """Returns a label below the piece. If the text is too long, the label has only the words of the span. Returns no
-    label if the piece has no text, if these words are too long, too, or if the label would touch another label.
-    `taken`: the places of the labels so far; the place of the new label is added."""
+    label if the piece has no text, if even the words of the span are too long, or if the label would touch another
+    label. `taken`: the places of the labels so far; the place of the new label is added."""
     span = piece.span
     lines = _lines(piece)
     is_critical = span.kind == HANGING
@@ -183,7 +183,8 @@ _NEAR: Final = 24.0
 
 
 class Block(NamedTuple):
-    """A drawn span. `css`: class of its colours; `hatched`: filled with the pattern; `labels`: may be empty."""
+    """A drawn span. `css`: class of its colours; `hatched`: True if it is filled with the pattern; `labels`: may be
+    empty."""
 
     x: float
     width: float
@@ -246,7 +247,7 @@ class Ruler(NamedTuple):
             return "not yet"
         if span.kind == ABORTED:
             return "skipped"
-        return "yes, aborted ones are skipped" if span.kind == "decided" else "yes"
+        return "yes, except aborted records" if span.kind == "decided" else "yes"
 
 
 def draw(

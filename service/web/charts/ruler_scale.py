@@ -16,8 +16,7 @@ BROKEN: Final = 7.0
 """Least width, in percent, of a broken-off piece: a piece that is not drawn to scale."""
 
 TO_SCALE: Final = 55.0
-"""Maximum width, in percent, of the pieces that are drawn to scale, all together. Applies only if some piece is broken
-off."""
+"""Maximum total width, in percent, of the pieces that are drawn to scale. Applies only if some piece is broken off."""
 
 MOST_BROKEN: Final = 8
 MOST_SPANS: Final = 24

@@ -24,7 +24,7 @@ TALL: Final = 50.0
 
 HEADROOM: Final = 1.3
 """The lane of open times is this many times as high as the longest open time, or as the timeout if the timeout is
-longer: the words of the timeout fit above the timeout line."""
+longer. So the text of the timeout line fits above the line."""
 
 WIDTH_PX: Final = 912.0
 """Least width of the lanes in px, in a narrow browser window. Labels that would overlap at this width are left out at
@@ -179,7 +179,7 @@ def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple
         before = ordered[number - 1] if number else None
         text = str(one.producer_id)
         if before is not None and before.last_epoch >= _LAST_EPOCH:
-            text += f": rotated, {before.producer_id} had used up its epochs (routine, no fault)"
+            text += f": rotated, because {before.producer_id} had used up its epochs (routine, no fault)"
         x = axis.x(one.first_seen_ms)
         bands.append(Band(x, round(max(axis.x(until_ms) - x, 0.1), 3), text))
     return tuple(bands)

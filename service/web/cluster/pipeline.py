@@ -49,7 +49,7 @@ _SEE_TO: Final = "Check the brokers; txnscope retries by itself."
 _TAKES: Final = {
     UnknownKind.SOURCE: ("what it reports", _SEE_TO, None),
     UnknownKind.PARTITIONS: (_PARTITION_VERDICTS, _SEE_TO, None),
-    UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if the setting is intended.", None),
+    UnknownKind.NOT_WATCHED: ("all verdicts about them", "Nothing, if the setting is intended.", None),
     UnknownKind.LEFT_OUT: ("findings about them", "They get findings when fewer are open.", None),
     UnknownKind.OFFSETS: ("the transactions in them", "Nothing: the records cannot be read any more.", "#rejects"),
     UnknownKind.STATES: (
@@ -77,14 +77,14 @@ class UnknownRow(NamedTuple):
 
     @property
     def is_one_of_many(self) -> bool:
-        """Returns True for a row about partitions that no permission would make readable. There may be thousands of
-        these rows, each with its own reason."""
+        """Returns True for a row about partitions if no permission would make them readable. There may be thousands of
+        such rows, each with its own reason."""
         return self.kind is UnknownKind.PARTITIONS and not self.commands
 
 
 def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Broker]) -> list[UnknownRow]:
-    """Returns the rows in the order of `unknown`, then a row for each reason among `denied`. `denied`: the findings
-    about groups that cannot be judged."""
+    """Returns a row for each of `unknown`, in the same order, then a row for each different reason in `denied`.
+    `denied`: the findings about groups that cannot be judged."""
     bootstrap = bootstrap_of(brokers)
     by_reason: dict[Reason | None, list[Finding]] = {}
     for one in denied:

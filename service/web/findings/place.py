@@ -25,8 +25,8 @@ HELD_READ: Final = 20
 
 
 class Held(NamedTuple):
-    """A stalled partition that the transaction lists. `is_its_own`: the id of the transaction also owns the partition's
-    blocker."""
+    """A stalled partition that the transaction of a finding lists. `is_its_own`: True if the id of this transaction
+    also owns the partition's blocker."""
 
     judged: JudgedPartition
     waiting: tuple[str, ...]

@@ -35,7 +35,7 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 def read_links(
     connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], affected: Iterable[AffectedGroup]
 ) -> list[Link]:
-    """Returns the blocking chain of these stalled partitions: an entry (`Link`) for each, the worst first."""
+    """Returns the blocking chain: an entry (`Link`) for each of the stalled partitions in `judged`, the worst first."""
     confirmed = FindingSelection(kinds=frozenset(REPORTING.values()), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
     return links(judged, affected, found, frame.limits, frame.now_ms)

@@ -209,16 +209,16 @@ _SAYS: Final = {
     RelationKind.OVERDUE: ("warning", "A transaction is overdue."),
     RelationKind.COMPLETING: ("warning", "The blocking transaction is completing."),
     RelationKind.ADOPTED: ("warning", "Old records will end with another transaction."),
-    RelationKind.UNREPLICATED_MARKER: ("warning", "The marker is not replicated."),
-    RelationKind.HANGING: ("critical", "No coordinator is set to end it."),
-    RelationKind.UNKNOWN: ("unknown", "Their blocker cannot be judged."),
+    RelationKind.UNREPLICATED_MARKER: ("warning", "The blocking transaction's marker is not replicated."),
+    RelationKind.HANGING: ("critical", "No coordinator is set to end the blocking transaction."),
+    RelationKind.UNKNOWN: ("unknown", "The blocking transaction cannot be judged."),
 }
 
 
 def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition | None, link: Link | None) -> Verdict:
-    """Returns the verdict of the page. `judged`: None if the partition is not watched. `link`: the partition's entry in
-    the blocking chain; None if the partition is not stalled. If the data are old, they cannot show that a partition
-    hides nothing."""
+    """Returns the verdict of the page. If the data are old, the verdict that the partition hides nothing is only the
+    last known one, and not `ok`. `judged`: None if the partition is not watched. `link`: the partition's entry in the
+    blocking chain; None if the partition is not stalled."""
     if judged is None:
         return Verdict("not_watched", "unknown", f"Unknown: {place} is not watched.")
     if freshness.word in (NEVER, UNKNOWN):
@@ -233,7 +233,7 @@ def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition 
         text = f"{hides} Its LSO is not stalled." if judged.row.hidden_records else nothing
         return Verdict("nothing", "unknown" if freshness.is_old else "ok", text)
     if freshness.word == READING:
-        return Verdict(READING, "unknown", f"{hides} Their blocker is not judged yet.")
+        return Verdict(READING, "unknown", f"{hides} The blocking transaction is not judged yet.")
     tone, says = _SAYS[link.relation]
     return Verdict(link.relation, tone, f"{hides} {says}")
 

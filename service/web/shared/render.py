@@ -57,7 +57,7 @@ class Paged(NamedTuple, Generic[Row]):
 
 
 def paged(rows: Sequence[Row], page: int) -> Paged[Row]:
-    """Returns the page with that number; the last page if a page of that number does not exist (any more)."""
+    """Returns the page with the given number; the last page if there is no page with this number (any more)."""
     last = max((len(rows) - 1) // ROWS + 1, 1)
     page = min(page, last)
     begin = (page - 1) * ROWS

@@ -310,9 +310,9 @@ def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, s
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:
-    """Shortens the filter's prefix until some id begins with it. Returns (text, address of the list filtered by the
-    shortened prefix); None if no id begins with any shortened prefix. Only prefixes of at most _PREFIX_TRIED bytes are
-    tried."""
+    """Shortens the filter's prefix until some id begins with it. Returns the shortened prefix as text, and the address
+    of the list filtered by this prefix; None if no id begins with any shortened prefix. Only prefixes of at most
+    _PREFIX_TRIED bytes are tried."""
     for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
         shorter = Filters(prefix=filters.prefix[:length])
         selection = shorter.selection(None)

@@ -93,7 +93,7 @@ def test_a_source_reports_how_far_it_has_read(cluster: SeededCluster) -> None:
             "watched": 2,
             "judged": 1,
             "unknown": 1,
-            "why": "1 of 2 partitions have not been read to their end yet",
+            "why": "1 of 2 partitions has not been read to its end yet",
         },
         "as_of": NOW,
         "error": None,

@@ -154,7 +154,7 @@ def test_the_ledger_is_a_source_like_the_transaction_log(cluster: Tailing) -> No
             "watched": 1,
             "judged": 0,
             "unknown": 1,
-            "why": "1 of 1 partitions have not been read to their end yet",
+            "why": "1 of 1 partition has not been read to its end yet",
         },
         "as_of": NOW,
         "error": None,

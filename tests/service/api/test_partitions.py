@@ -372,7 +372,7 @@ def test_a_cluster_counts_its_partitions_and_lists_those_it_cannot_judge(cluster
             "watched": 10,
             "judged": 6,
             "unknown": 4,
-            "why": "orders-3 and orders-9: no leader; other partitions: 2 other reasons",
+            "why": "orders-3 and orders-9: no leader; 2 other reasons for other partitions",
         },
         "as_of": NOW,
         "error": "2 of 10 partitions do not answer",

@@ -192,7 +192,7 @@ def test_a_hanging_transaction_has_commands_a_ruler_and_blocked_groups(cluster: 
     assert "LSO stalled for 21 s since 14:13:30" in page.text
     assert "Groups waiting 2 groups judged by their progress; 1 may stop later" in page.text
     assert "Hidden from read_committed 10" in page.text
-    assert "Waiting: transaction.timeout.ms counts in the coordinator" in page.text
+    assert "Waiting: the coordinator applies transaction.timeout.ms" in page.text
     ruler = page.text[page.text.index("Offsets of orders-0") :]
     assert "10 offsets beyond it, up to the high watermark 110, are hidden from read_committed consumers." in ruler
     for group in ("settlement probably stopped here", "fraud will probably stop, 5 offsets to go"):
@@ -210,7 +210,7 @@ def test_a_committed_transaction_has_a_warning_against_abort_first(cluster: With
     cluster.see(hanging("commit"))
     one = the(cluster)
     page = look(address(one))
-    warning = "Do not abort this transaction: it was committed, and an ABORT marker loses a part of it."
+    warning = "Do not abort this transaction: it was committed, and an ABORT marker discards a part of it."
     assert page.text.index(warning) < page.text.index("What to do")
     assert page.commands == [f"txnscope resolve {one.id}", f"txnscope resolve {one.id} --execute"]
     assert "kafka-transactions.sh abort: it writes an ABORT marker" in page.text
@@ -298,7 +298,7 @@ ENDED: Mapping[str, str] = {
     Resolution.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand",
     Resolution.ADOPTION: "a later transaction of the same producer id includes the partition",
     Resolution.RETENTION: "the transaction's records were deleted",
-    Resolution.TRUNCATED: "they are lost",
+    Resolution.TRUNCATED: "these records are lost",
     Resolution.TOPIC_DELETED: "the topic was deleted",
     Resolution.HEALED: "it is not known how",
     Resolution.NOT_HANGING: "did not hang",

@@ -194,7 +194,8 @@ def test_a_muted_finding_is_marked_and_does_not_head_the_page(cluster: WithParti
     cluster.look(*on("payments", 7, entry(7)))
     cluster.see(hanging(muted_until_ms=NOW_MS + HOUR_MS, owner="payments team"))
     page = overview(url)
-    assert page.title == "1 hanging transaction is muted. Nothing else hangs. 1 partition is blocked, and muted."
+    title = "1 hanging transaction is muted. Nothing else hangs. 1 partition is blocked, but its finding is muted."
+    assert page.title == title
     assert "verdict--info" in page.html
     assert "payments-3 hanging muted" in page.texts["chain"]
     assert shows(page.texts["facts"], "Hanging transactions 1", "1 muted")
@@ -206,14 +207,14 @@ def test_nothing_is_claimed_of_a_cluster_whose_topics_are_all_hidden(cluster: Wi
     cluster.writer.report_trouble(denied("__transaction_state", DESCRIBE, READ))
     cluster.look()
     page = overview(url)
-    assert page.title == "Unknown: of the topics that transactions write to, none is visible."
+    assert page.title == "Unknown: no topic that transactions write to is visible."
     assert shows(page.texts["verdict"], "no permission on topic __transaction_state", "It cannot be said")
     for name in ("Hanging transactions", "Blocked partitions", "Groups waiting", "Open transactions"):
         assert f"{name} not known" in page.texts["facts"]
     assert "No partition is blocked" not in page.texts["chain"]
     assert "/clusters/prod-eu/pipeline#unknown" in page.links.values()
     landing = overview(url, path="/").texts["cluster-1"]
-    assert "none is visible" in landing
+    assert "no topic that transactions write to is visible" in landing
     assert shows(landing, "0 open findings")
     assert "open transaction" not in landing
     assert "blocked" not in landing

@@ -50,7 +50,7 @@ def test_other_offsets_are_decided_below_the_lso_and_hidden_above() -> None:
     ]
     assert ruler.hidden == HW - LSO
     assert [ruler.readable(span) for span in ruler.spans] == [
-        "yes, aborted ones are skipped",
+        "yes, except aborted records",
         "no: the LSO is here",
         "not yet",
     ]

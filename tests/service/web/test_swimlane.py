@@ -133,7 +133,7 @@ def test_a_producer_id_lasts_until_the_next_and_rotation_is_routine() -> None:
     reported = bands_of(AXIS, NOW, [second, first])
     assert [(band.x, band.width) for band in reported] == [(0, 10), (10, 89)]
     assert reported[0].text == "2091"
-    assert reported[1].text == "6014: rotated, 2091 had used up its epochs (routine, no fault)"
+    assert reported[1].text == "6014: rotated, because 2091 had used up its epochs (routine, no fault)"
 
 
 def test_a_new_producer_id_of_an_id_that_came_back_is_no_rotation() -> None:

@@ -35,15 +35,18 @@ def said(cluster: SeededCluster, now_ms: int = NOW_MS) -> tuple[str, str, list[s
         (
             [*WHOLE[:2], coordinator(3, 11, failure=NO_REPLICAS)],
             "critical",
-            "The canary's transactions run at 2 of 3 coordinators only, commit p99 14 ms.",
-            [f"Broker 3 does not commit the canary's transaction since 14:13:50: NOT_ENOUGH_REPLICAS ({DETAIL})."],
+            "The canary's transactions run at only 2 of 3 coordinators, commit p99 14 ms.",
+            [
+                "Broker 3 does not commit the canary's transaction (failing since 14:13:50):"
+                f" NOT_ENOUGH_REPLICAS ({DETAIL})."
+            ],
         ),
         (
             [coordinator(1, failure=GONE)],
             "critical",
             "The canary's transactions fail at 1 of 1 coordinator.",
             [
-                "Broker 1 cannot be a coordinator since 14:13:50: BROKER_NOT_AVAILABLE"
+                "Broker 1 cannot be a coordinator (failing since 14:13:50): BROKER_NOT_AVAILABLE"
                 " (the broker is not among the cluster's live brokers)."
             ],
         ),
@@ -57,7 +60,7 @@ def said(cluster: SeededCluster, now_ms: int = NOW_MS) -> tuple[str, str, list[s
             [WHOLE[0], coordinator(2, 9, at_ms=NOW_MS - 60_000)],
             "unknown",
             "The canary's transactions run at 1 of 2 coordinators, commit p99 14 ms.",
-            ["The state of broker 2 is not known: no recent round."],
+            ["The state of broker 2 is not known: the canary has finished no recent round there."],
         ),
         ([], "unknown", "It is not known whether transactions can run: the canary has not finished a round yet.", []),
     ],
@@ -148,7 +151,9 @@ def test_the_overview_says_whether_transactions_can_run(cluster: WithPartitions,
     store_canary(cluster, [coordinator(3, 11, failure=NO_REPLICAS)])
     page = overview(url)
     assert shows(
-        page.texts["canary"], "Broker 3 does not commit the canary's transaction since 14:13:50", "NOT_ENOUGH_REPLICAS"
+        page.texts["canary"],
+        "Broker 3 does not commit the canary's transaction (failing since 14:13:50)",
+        "NOT_ENOUGH_REPLICAS",
     )
     assert page.links["What to do"].endswith("KafkaTxnCanaryFailing.md")
     store_canary(cluster, [], is_running=False)

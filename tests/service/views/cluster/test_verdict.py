@@ -83,19 +83,19 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
             seen(coverage=Coverage(NOW_MS, hides_all=True)),
             "unknown",
             "unknown",
-            "Unknown: of the topics that transactions write to, none is visible.",
+            "Unknown: no topic that transactions write to is visible.",
         ),
         (
             seen(ids=0, is_log_unread=True, coverage=Coverage(NOW_MS)),
             "unknown",
             "unknown",
-            "Unknown: of the topics that transactions write to, none is visible.",
+            "Unknown: no topic that transactions write to is visible.",
         ),
         (
             seen(coverage=Coverage(NOW_MS, not_covered=8)),
             "unknown",
             "unknown",
-            "Unknown: of the topics that transactions write to, --topics and --mirrored leave none.",
+            "Unknown: --topics and --mirrored exclude all topics that transactions write to.",
         ),
         (seen(coverage=Coverage()), "unknown", "unknown", "Unknown: no partition has been sampled yet."),
         (
