@@ -17,8 +17,9 @@ CANARY: Final = [
     lines(
         "Canary: transactions run",
         "1: the canary's newest transaction at this coordinator was committed and visible; 0: it failed. Empty without"
-        " a canary, and while the canary does not report. A second line is the number of partitions of the"
-        " transaction log without a leader, if there are any: no id of such a partition can run a transaction.",
+        " a canary, and while the canary does not report. A second line, if there is one, is the number of partitions"
+        " of __transaction_state that have no leader: transactional ids that hash to such a partition cannot run a"
+        " transaction.",
         [
             Query(value(catalogue.CANARY_RUNS, _BROKER), _OF_BROKER),
             Query(f"{value(catalogue.CANARY_LEADERLESS)} > 0", "{{cluster}} without a leader"),
@@ -30,7 +31,7 @@ CANARY: Final = [
         empty=True,
     ),
     lines(
-        "Canary: commit, 9 of 10",
+        "Canary: commit, 90th percentile",
         "Seconds from the begin of the canary's transaction until its commit is acknowledged. If one coordinator is"
         " slow, look at its broker. If all are slow, look at the network, and at what the brokers have in common.",
         [Query(quantile(0.9, catalogue.CANARY_COMMIT, _BROKER), _OF_BROKER)],
@@ -41,7 +42,7 @@ CANARY: Final = [
         empty=True,
     ),
     lines(
-        "Canary: visible, 9 of 10",
+        "Canary: visible, 90th percentile",
         "Seconds from the acknowledged commit until a read_committed consumer has the record.",
         [Query(quantile(0.9, catalogue.CANARY_VISIBLE, _BROKER), _OF_BROKER)],
         page(of_series),
@@ -50,7 +51,7 @@ CANARY: Final = [
     ),
     lines(
         "Canary: failed rounds",
-        "Number of failed rounds per interval, by Kafka's name of the error. The cluster's page in txnscope shows the"
+        "Number of failed rounds per interval, by Kafka's error name. The cluster's page in txnscope shows the"
         " step that failed, and since when.",
         [
             Query(

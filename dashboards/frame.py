@@ -118,7 +118,8 @@ def _variables(site_url: str) -> list[Variable]:
         of_label(
             "namespace",
             f'label_values({UP.name}{{job=~"$job"}}, namespace)',
-            "Namespaces of txnscope's targets, if the targets have this label. Namespaces distinguish clusters of the"
+            "Namespaces of txnscope's targets, if the targets have the label `namespace`. Namespaces distinguish"
+            " clusters of the"
             " same name",
             all_value=".*",
         ),

@@ -66,7 +66,8 @@ _NOW: Final = [
     big(
         "Aborted, last hour",
         f"Aborted share of the transactions that ended in the last hour. The budget is {at.ABORT_BUDGET:.0%} over 30"
-        " days: an orange share spends the budget in five days, a red share in two. The causes are below. Empty if"
+        " days: an orange share spends the budget in five days, a red share in two. The panels below show the causes."
+        " Empty if"
         " no transaction ended.",
         abort_share("1h"),
         unit="percentunit",
@@ -153,7 +154,8 @@ _HAPPENS: Final = [
     ),
     density(
         "How long transactions were open",
-        "Time from the first partition to the decision, all clusters together. Readers wait that long for every"
+        "Time from the transaction's first added partition until its decision, all clusters together. Readers wait"
+        " that long for every"
         " record of a transaction: if the time is too long, commit more often.",
         buckets(catalogue.DURATION, "outcome"),
     ),

@@ -83,8 +83,9 @@ _NOW: Final = [
 _READING: Final = [
     lines(
         "Age of the data",
-        "Time since the last successful read, by source. While all is well, this is a second (because every heartbeat"
-        " counts as a read) plus the time since the last scrape. A rising line is a source that is no longer read"
+        "Time since the last successful read, by source. Normally this time is one second (because every"
+        " heartbeat counts as a read) plus the time since the last scrape. A rising line is a source that is no longer"
+        " read"
         " successfully. A source without a line was never read.",
         [Query(f"time() - ({value(catalogue.LAST_SUCCESS, 'source')} > 0)", _SOURCE)],
         page(of_series, "/pipeline"),
@@ -119,7 +120,7 @@ _READING: Final = [
         width=8,
     ),
     lines(
-        "Batches: 99 % are stored within",
+        "Time to store a batch, 99th percentile",
         "Time by source, from the start of the read of a micro-batch until it is stored. Seconds mean a slow store or"
         " too little CPU; the first read of a long log takes longer.",
         [Query(quantile(0.99, catalogue.BATCH_DURATION, "source"), _SOURCE)],
@@ -193,7 +194,7 @@ _CLUSTERS: Final = [
     ),
     lines(
         "Markers compared with decisions",
-        "Number of transactions on tailed topics (--partitions all) that ended, per interval: whole, torn (a marker"
+        "Number of transactions that ended on tailed topics (--partitions all), per interval: whole, torn (a marker"
         " contradicts the coordinator's decision, or records were deleted with their topic), or not seen as a whole.",
         [Query(increase(catalogue.AUDITED, "result"), "{{cluster}} {{result}}")],
         page(of_series, "/pipeline"),

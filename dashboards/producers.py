@@ -149,7 +149,8 @@ _PRODUCERS: Final = [
     lines(
         "New producer ids",
         "Producer ids per second that are seen for the first time under a transactional.id. Under the new protocol"
-        " (KIP-890) a transactional.id gets a new producer id every 32,767 transactions; these ids count, too.",
+        " (KIP-890) a transactional.id gets a new producer id every 32,767 transactions; the panel counts these"
+        " producer ids as well.",
         [Query(rate(catalogue.PRODUCER_IDS))],
         page(of_series, "/transactions"),
         unit="ops",

@@ -16,8 +16,8 @@ SERVICE: Final = "txnscope"
 """Value of the label `service` of every alert. Dashboards select alerts by this label, and draw them as annotations."""
 
 ANY: Final = 1
-"""Threshold for things of which a single one is reported, such as a hanging transaction or a record that cannot be
-decoded."""
+"""Threshold for things that are reported even if there is only one, such as a hanging transaction or a record that
+cannot be decoded."""
 
 LSO_STANDS_S: Final = 60
 LSO_STUCK_S: Final = 900

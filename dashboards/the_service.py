@@ -23,7 +23,8 @@ def _rate(metric: Metric, *where: str, suffix: str = "") -> str:
 THE_SERVICE: Final = [
     lines(
         "Rendering the metrics",
-        "Seconds to read the store; the result is kept for a second. A busy store or many clusters make the reads"
+        "Seconds to render the metrics from the store; the result is kept for one second. A busy store or many"
+        " clusters make the reads"
         " slow. Keep the time far below Prometheus' scrape_timeout.",
         [Query(f"max by (job, instance) ({of_service(catalogue.RENDER_SECONDS)})", _PROCESS)],
         unit="s",
@@ -57,7 +58,7 @@ THE_SERVICE: Final = [
         empty=True,
     ),
     lines(
-        "Answers, 99 of 100",
+        "Time to answer, 99th percentile",
         "Seconds within which 99 of 100 requests are answered, by route. The route of events is an open stream, which"
         " lasts as long as a client listens. A route without a line had no requests.",
         [

@@ -107,7 +107,8 @@ _ID: Final = [
     ),
     rows(
         "Where it hangs",
-        "Open the finding for the decision about these records and the command that ends the transaction.",
+        "The partitions where the id's transaction hangs. Open the finding for the decision about its records and the"
+        " command that ends it.",
         [value(catalogue.HANGING_INFO, "finding", *_PLACE, "owner", where=(_THIS,))],
         [
             Column("cluster"),

@@ -38,7 +38,7 @@ def run(lock: Path = LOCK, ask: Callable[[Path], str | None] = pip_audit) -> tup
     vulnerability, the code is 1 even if not everything was checked."""
     answer = ask(lock)
     if answer is None:
-        return UNCHECKED, "audit: nothing was checked: the source of vulnerabilities does not answer"
+        return UNCHECKED, "audit: nothing was checked: the source of vulnerability data does not answer"
     packages = json.loads(answer)["dependencies"]
     checked = [one for one in packages if "skip_reason" not in one]
     vulnerable = [_line(one, bad) for one in checked for bad in one["vulns"]]

@@ -67,7 +67,7 @@ def _board(board: frame.Board) -> dict[str, Any]:
 
 def _opened(value: Any, name: str = "") -> Any:
     """Returns a copy of `value`, in which each expression is a list of its parts, and each name of the label `cluster`
-    is a placeholder. Without a selector or a grouping, a `query` or `definition` stays as it is. `name`: the key of
+    is a placeholder. A `query` or `definition` that has no selector and no grouping stays as it is. `name`: the key of
     `value` in its object."""
     if isinstance(value, dict):
         keys = {CLUSTER: THE_CLUSTER} if name == "indexByName" else {}

@@ -44,10 +44,10 @@ GROUPS: Final[tuple[Group, ...]] = (
 EVERYWHERE: Final = Scope()
 
 _ONE_LINE: Final = 10_000
-"""A line width so large that YAML folds no line. YAML would fold URLs, too, because their templates contain spaces; a
-folded URL is hard to read."""
+"""A line width so large that YAML folds no line. YAML would otherwise fold URLs as well, because their templates
+contain spaces; a folded URL is hard to read."""
 
-_HEAD: Final = "# Made by `python -m dashboards.rules`: change dashboards/rules/*.py, not this.\n"
+_HEAD: Final = "# Made by `python -m dashboards.rules`: change dashboards/rules/*.py, not this file.\n"
 
 
 def alerts() -> list[Alert]:

@@ -31,7 +31,7 @@ LEADERLESS: Final = Alert(
     wait=limits.CANARY_FAILS_FOR,
     keep="1m",
     labels={"scope": "cluster"},
-    summary="Some ids of {{ $labels.cluster }} have no coordinator",
+    summary="Some transactional ids of {{ $labels.cluster }} have no coordinator",
     description="{{ $value | humanize }} partition(s) of the transaction log of {{ $labels.cluster }} have no leader:"
     " no transaction can run under the ids that hash to them.",
 )
@@ -44,8 +44,8 @@ SLOW: Final = Alert(
     wait="5m",
     summary="Commits at coordinator {{ $labels.coordinator_broker }} of {{ $labels.cluster }} are slow",
     description="One in ten of the canary's transactions at broker {{ $labels.coordinator_broker }} of"
-    " {{ $labels.cluster }} takes {{ $value | humanizeDuration }} or longer until its commit is acknowledged. Such a"
-    " transaction has one record. Transactions of applications there may be as slow.",
+    " {{ $labels.cluster }} takes {{ $value | humanizeDuration }} or longer until its commit is acknowledged. The"
+    " canary's transaction has only one record. Transactions of applications at this broker may be as slow.",
 )
 
 GROUP: Final = Group("txnscope-canary", (FAILING, LEADERLESS, SLOW), "txnscope-overview", page=OF_CLUSTER)

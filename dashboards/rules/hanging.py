@@ -41,7 +41,9 @@ _UNNAMED_NOW: Final = Recording(
     ),
 )
 
-_HOLDS: Final = f"The alert stays until txnscope reports the end, up to {HELD} without data."
+_HOLDS: Final = (
+    f"The alert stays until txnscope reports the end; if txnscope reports no data, the alert ends after {HELD}."
+)
 
 EACH: Final = Alert(
     name=NAME,
@@ -51,9 +53,9 @@ EACH: Final = Alert(
     summary="A transaction hangs on {{ $labels.topic }}-{{ $labels.partition }} of {{ $labels.cluster }}",
     description="No coordinator is set to end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
     " producer without a known transactional.id{{ end }} on {{ $labels.topic }}-{{ $labels.partition }}: read_committed"
-    " consumers are blocked there. Its timeout and restarts do not end it: a marker by hand does, or a later"
-    " transaction of the same producer id there, with its own outcome. The finding says which marker is right, where"
-    " that is known. Last reported at"
+    " consumers are blocked there. The transaction's timeout and restarts do not end it. A marker written by hand"
+    " does, or a later transaction of the same producer id on this partition, with the outcome of that later"
+    " transaction. The finding says which marker is right, where that is known. Last reported at"
     " {{ $value | humanizeTimestamp }}. " + _HOLDS,
     page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
 )
@@ -65,8 +67,8 @@ MORE: Final = Alert(
     labels={"scope": "cluster"},
     summary="{{ $value | humanize }} more hanging transactions on {{ $labels.cluster }} without an alert of their own",
     description="{{ $value | humanize }} confirmed hanging transaction(s) have no alert of their own: only those that"
-    f" hang longest are named in metrics. The list of findings has up to {MOST_OPEN}. So many at once usually have one"
-    " cause: a broker that was lost, or a bug in the brokers' version. " + _HOLDS,
+    f" hang longest are named in metrics. The list of findings has up to {MOST_OPEN} of them. So many at once usually"
+    " have one cause: a broker that was lost, or a bug in the brokers' version. " + _HOLDS,
 )
 
 GROUP: Final = Group("txnscope-hanging", (_NAMED_NOW, _UNNAMED_NOW, EACH, MORE), "txnscope-partitions", interval="10s")

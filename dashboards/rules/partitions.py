@@ -25,7 +25,8 @@ STUCK: Final = Alert(
     " {{ $value | humanizeDuration }}",
     description="read_committed consumers of {{ $labels.topic }}-{{ $labels.partition }} see nothing beyond its LSO"
     " (last stable offset), which has not moved for {{ $value | humanizeDuration }}: longer than brokers let a"
-    " transaction be open by default. The page of the partition shows what holds it, and whether that ends by itself.",
+    " transaction be open by default. The page of the partition shows what holds the LSO, and whether this will end by"
+    " itself.",
     page=OF_CLUSTER + "/partitions/{{ $labels.topic }}/{{ $labels.partition }}",
 )
 
@@ -46,8 +47,9 @@ NOT_REPLICATED: Final = on_finding(
     severity=WARNING,
     wait="1m",
     summary="Markers of ended transactions are not replicated on {{ $labels.cluster }}",
-    description="On {{ $value | humanize }} partition(s) of {{ $labels.cluster }} the leader has the transaction's"
-    " marker, but not all of its in-sync replicas do: read_committed consumers wait for them. Another marker would not"
+    description="On {{ $value | humanize }} partition(s) of {{ $labels.cluster }} the leader has the marker of an"
+    " ended transaction, but not all of the leader's in-sync replicas have it: read_committed consumers wait until"
+    " they do. Another marker would not"
     " help.",
 )
 

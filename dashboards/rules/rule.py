@@ -117,8 +117,8 @@ class Group(NamedTuple):
     interval: str = ""
 
     def render(self, links: Links, fit: Callable[[str], str], labels: Mapping[str, str]) -> dict[str, Any]:
-        """Returns the group as Prometheus reads it. `fit` is applied to each expression. `labels` come before the other
-        labels of every alert, which replace labels of the same name."""
+        """Returns the group as Prometheus reads it. `fit` is applied to each expression. Every alert gets `labels` and
+        then its other labels, which replace those of the same name."""
         rules = [one._asdict() if isinstance(one, Recording) else self._alert(one, links, labels) for one in self.rules]
         for rule in rules:
             rule["expr"] = fit(rule["expr"])

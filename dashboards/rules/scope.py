@@ -27,14 +27,14 @@ class Scope(NamedTuple):
         """Raises ValueError for the first matcher, label or pattern that is not valid."""
         for matcher in self.matchers:
             if label_of(matcher) is None:
-                raise ValueError(f'{matcher} is no matcher: write env="prod", env!="test" or env=~"a|b"')
+                raise ValueError(f'{matcher} is not a matcher: write env="prod", env!="test" or env=~"a|b"')
         for name in (*self.by, *(name for name, _ in self.labels)):
             if not _LABEL.fullmatch(name):
-                raise ValueError(f"{name} is no name of a label")
+                raise ValueError(f"{name} is not a valid label name")
         try:
             re.compile(self.job)
         except re.error as error:
-            raise ValueError(f"{self.job} is no pattern of job names: {error}") from None
+            raise ValueError(f"{self.job} is not a valid pattern of job names: {error}") from None
 
     def fit(self, expr: str) -> str:
         """Returns the expression with `matchers` added to its selectors, and `up` selected by `job`. Adds `by`, and the

@@ -68,7 +68,7 @@ SLOW: Final = Alert(
     summary="Metrics of txnscope at {{ $labels.instance }} take {{ $value | humanizeDuration }} to render",
     description="The page of metrics at {{ $labels.instance }} took {{ $value | humanizeDuration }} to render from the"
     " store. If it takes longer than Prometheus' scrape_timeout (10 s by default), the scrapes fail: then no new alert"
-    " about transactions can begin, and alerts that are not kept without data end.",
+    " about transactions can begin, and an alert ends unless its rule keeps it firing without data.",
 )
 
 
@@ -100,7 +100,7 @@ OTLP: Final = Alert(
     summary="The OpenTelemetry endpoint takes no {{ $labels.signal }} of txnscope",
     description="{{ $value | humanize }} requests with {{ $labels.signal }} to the endpoint of `[otlp]` failed in 5"
     " minutes, and none succeeded. Traces wait in the store and are sent when the endpoint answers again; gauges of"
-    " the time between are lost. The log of the service has the error.",
+    " the time in between are lost. The log of the service has the error.",
 )
 
 WATCHDOG: Final = Alert(

@@ -73,9 +73,9 @@ EXPANDED: Final = on_finding(
     wait="1m",
     summary="Partitions were added to the transaction log of {{ $labels.cluster }}",
     description="Partitions were added to __transaction_state of {{ $labels.cluster }}: ids have records in a partition"
-    " where no coordinator looks for them once the brokers have restarted ({{ $value | humanize }} finding)."
+    " where no coordinator looks for them once the brokers have restarted ({{ $value | humanize }} finding(s))."
     " Transactions that are open there then never time out. The finding (transaction_log_expanded) names such ids;"
-    " those that are proven to hang have findings of their own.",
+    " transactions that are proven to hang have findings of their own.",
 )
 
 TIMED_OUT_TOGETHER: Final = on_finding(

@@ -140,7 +140,7 @@ updates."""
 
 
 def left_out_jars(names: Iterable[str]) -> set[str]:
-    """Returns the file names in `names` of jars that the job does not need."""
+    """Returns the names in `names` of the jars that the job does not need."""
     return {name for name in names if any(is_of(name, pattern) for pattern in JARS)}
 
 

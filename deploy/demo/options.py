@@ -114,8 +114,8 @@ def _all_ports(options: Options) -> list[_ProgramPorts]:
 
 
 def _free_after(port: int, count: int, ours: set[int]) -> int:
-    """Returns the next port after `port` (below it, if there is none) from which on `count` consecutive ports are free
-    and not in `ours`; 0 if no port is left."""
+    """Returns the first port after `port` at which `count` consecutive free ports begin, none of them in `ours`. If
+    there is none, searches below `port`. Returns 0 if no port is left."""
     last = LAST_PORT - count + 1
     firsts = (*range(port + 1, last + 1), *range(FIRST_UNPRIVILEGED, min(port, last) + 1))
     candidates = ((*range(first, first + count),) for first in firsts)

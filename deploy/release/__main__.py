@@ -22,7 +22,7 @@ def main() -> int:
         return 1
     _say(f"{released.tag} is commit {released.commit[:12]}; its files are in {released.folder}")
     sys.stdout.write((released.folder / "SHA256SUMS").read_text("utf-8"))
-    _say(f"nothing is pushed: git push --atomic origin HEAD {released.tag}")
+    _say(f"nothing is pushed; to push the release, run: git push --atomic origin HEAD {released.tag}")
     return 0
 
 

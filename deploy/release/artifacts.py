@@ -44,7 +44,7 @@ def add(tree: Path, out: Path, version: str, revision: str, epoch: str, target: 
 
 
 def write_checksums(out: Path) -> None:
-    """Writes SHA256SUMS, as sha256sum reads it, of all other files in the folder."""
+    """Writes SHA256SUMS: the checksums of all other files in the folder, in the format that sha256sum reads."""
     lines = [f"{digest}  {name}\n" for name, digest in digests(out).items() if name != CHECKSUMS]
     (out / CHECKSUMS).write_text("".join(lines), "utf-8")
 

@@ -35,11 +35,11 @@ def cut(text: str, version: str, date: str) -> Cut:
     if (announced := first["version"]) not in (None, final):
         raise ReleaseError(f"CHANGELOG.md: the first section is {announced} (unreleased), not {final}")
     if any(heading[1].split()[0] == version for heading in headings[1:]):
-        raise ReleaseError(f"CHANGELOG.md: {version} is there already")
+        raise ReleaseError(f"CHANGELOG.md already has a section for {version}")
     begin, end = headings[0].end(), headings[1].start() if len(headings) > 1 else len(text)
     notes = text[begin:end].strip()
     if not notes and not _had_candidate(headings, final):
-        raise ReleaseError(f"CHANGELOG.md: nothing is noted for {version}")
+        raise ReleaseError(f"CHANGELOG.md has no text for {version}")
     notes = notes or "No change since the last release candidate."
     coming = "Unreleased" if version == final else f"{final} (unreleased)"
     section = f"## {coming}\n\n## {version} ({date})\n\n{notes}\n"
@@ -52,7 +52,7 @@ def final_of(version: str) -> str:
     form 1.2.0 or 1.2.0rc1."""
     matched = _VERSION.fullmatch(version)
     if matched is None:
-        raise ReleaseError(f"{version!r} is no version: give one like 1.2.0 or 1.2.0rc1")
+        raise ReleaseError(f"{version!r} is not a version: give one like 1.2.0 or 1.2.0rc1")
     return matched["final"]
 
 

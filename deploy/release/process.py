@@ -91,9 +91,9 @@ def check(root: Path, version: str) -> str:
         raise ReleaseError("HEAD is on no branch: the commit of the release would be lost")
     tags = git(root, "tag", "--list").splitlines()
     if taken := {tag, f"v{final}"} & set(tags):
-        raise ReleaseError(f"the tag {min(taken)} is there already")
+        raise ReleaseError(f"the tag {min(taken)} already exists")
     if (folder := root / "dist" / version).exists():
-        raise ReleaseError(f"{folder} is there already: remove it")
+        raise ReleaseError(f"{folder} already exists: remove it")
     changelog.cut((root / CHANGELOG).read_text("utf-8"), version, "")
     return tag
 

@@ -12,8 +12,8 @@ from deploy.release.commands import ReleaseError
 
 
 class Place(NamedTuple):
-    """The place of a version in a file. `pattern`: finds it; its first group stays. `value`: makes the new text of the
-    version."""
+    """The place of a version in a file. `pattern`: finds the version; the first group of the match stays. `value`:
+    makes the new text of the version."""
 
     file: str
     pattern: str

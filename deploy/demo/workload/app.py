@@ -41,7 +41,7 @@ class App(ABC):
     shows: ClassVar[str]
     """A line for people that says what the page of the application's example id shows."""
     topics: ClassVar[dict[str, int]]
-    """Number of partitions of each topic, by its name without the prefix."""
+    """A mapping from the name of each topic, without the prefix, to its number of partitions."""
     pause_s: ClassVar[float]
     """Seconds between two steps in `Workload.run_until`."""
 

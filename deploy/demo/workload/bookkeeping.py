@@ -37,7 +37,7 @@ class Account(NamedTuple):
 
 
 WorkloadRecord = dict[str, Account]
-"""The accounts of a workload, by transactional.id, in the order of the ids."""
+"""The accounts of a workload, keyed by transactional.id, in the order of the ids."""
 
 
 class Book:

@@ -12,7 +12,7 @@ INVENTORY = "inventory"
 
 
 class NotFenced(Exception):
-    """An instance could commit although the other instance had started after it."""
+    """An instance could commit, although another instance with its transactional.id had started later."""
 
 
 class Inventory(App):

@@ -34,7 +34,7 @@ TRANSACTIONS, GROUPS = 1, 0
 
 
 class Refused(Exception):
-    """Kafka answered with an error that no repetition mends, or no attempt succeeded within PATIENCE_S."""
+    """Kafka answered with an error that a retry does not fix, or no attempt succeeded within PATIENCE_S."""
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(f"{what}: error {code}")

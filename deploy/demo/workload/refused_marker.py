@@ -2,7 +2,7 @@
 
 First, a marker with a coordinator epoch above the present one is written to the partition. Then the partition's leader
 refuses the coordinator's own marker (TRANSACTION_COORDINATOR_FENCED), and the coordinator gives up. KAFKA-9144, in
-which coordinator epochs went backwards, had this effect, too.
+which coordinator epochs went backwards, had the same effect.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Shipping(App):
 
     def _read_again(self, orders: list[Message]) -> None:
         """Sets the consumer back to the orders, which were not shipped. If the group has removed the consumer, the
-        consumer joins it again and begins at the group's offsets: at the same place."""
+        consumer joins the group again and begins at the group's offsets, which are the same place."""
         for order in sorted(orders, key=lambda order: order.offset() or 0, reverse=True):  # to the lowest one at last
             with suppress(KafkaException):
                 self._consumer.seek(TopicPartition(order.topic(), order.partition(), order.offset()))

@@ -53,11 +53,11 @@ def test_every_alert_has_the_labels_of_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "error"),
     [
-        ("--match", "env=prod", "env=prod is no matcher"),
-        ("--match", 'env="prod"} or vector(1', "is no matcher"),
-        ("--by", "a-b", "a-b is no name of a label"),
-        ("--label", "=prod", " is no name of a label"),
-        ("--job", "(", "( is no pattern of job names"),
+        ("--match", "env=prod", "env=prod is not a matcher"),
+        ("--match", 'env="prod"} or vector(1', "is not a matcher"),
+        ("--by", "a-b", "a-b is not a valid label name"),
+        ("--label", "=prod", " is not a valid label name"),
+        ("--job", "(", "( is not a valid pattern of job names"),
     ],
 )
 def test_a_text_that_prometheus_would_not_take_is_refused(

@@ -37,13 +37,13 @@ def test_the_version_itself_follows_its_release_candidate() -> None:
     ("sections", "version", "complaint"),
     [
         ("## 1.0.0 (unreleased)\n\n- A thing.\n", "1.1.0", r"the first section is 1.0.0 \(unreleased\), not 1.1.0"),
-        ("## Unreleased\n\n## 1.0.0 (2026-11-01)\n\n- First.\n", "1.1.0", "nothing is noted for 1.1.0"),
-        ("## Unreleased\n\n- More.\n\n## 1.0.0 (2026-11-01)\n\n- First.\n", "1.0.0", "1.0.0 is there already"),
+        ("## Unreleased\n\n## 1.0.0 (2026-11-01)\n\n- First.\n", "1.1.0", "has no text for 1.1.0"),
+        ("## Unreleased\n\n- More.\n\n## 1.0.0 (2026-11-01)\n\n- First.\n", "1.0.0", "already has a section for 1.0.0"),
         ("## 1.0.0 (2026-11-01)\n\n- First.\n", "1.1.0", "the first section is not `Unreleased`"),
         ("", "1.0.0", "the first section is not `Unreleased`"),
-        ("## Unreleased\n\n- A thing.\n", "1.0", "'1.0' is no version"),
-        ("## Unreleased\n\n- A thing.\n", "v1.0.0", "'v1.0.0' is no version"),
-        ("## Unreleased\n\n- A thing.\n", "1.0.0-rc1", "'1.0.0-rc1' is no version"),
+        ("## Unreleased\n\n- A thing.\n", "1.0", "'1.0' is not a version"),
+        ("## Unreleased\n\n- A thing.\n", "v1.0.0", "'v1.0.0' is not a version"),
+        ("## Unreleased\n\n- A thing.\n", "1.0.0-rc1", "'1.0.0-rc1' is not a version"),
     ],
 )
 def test_a_version_that_does_not_fit_is_refused(sections: str, version: str, complaint: str) -> None:

@@ -151,7 +151,7 @@ def test_the_version_follows_its_release_candidate(root: Path) -> None:
     made = released(root, "1.0.0")
     assert git(root, "tag", "--list").split() == ["v1.0.0", "v1.0.0rc1"]
     assert (made.folder / "NOTES.md").read_text() == "No change since the last release candidate.\n"
-    with pytest.raises(ReleaseError, match=r"the tag v1\.0\.0 is there already"):
+    with pytest.raises(ReleaseError, match=r"the tag v1\.0\.0 already exists"):
         released(root, "1.0.0rc2")
 
 
