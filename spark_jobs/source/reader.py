@@ -66,8 +66,8 @@ def read_ranges(
     with_decisions: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yields rows of `fold.rows` for all of `ranges`. `with_decisions`: also rows of `transitions.decisions`. Raises
-    KafkaUnavailable if no progress was made for too long (about PATIENCE_S, or less), and KafkaRefused if READ on the
-    topic is denied."""
+    KafkaUnavailable if no progress was made for PATIENCE_S (less on a retry of the task, or after a lasting error), and
+    KafkaRefused if READ on the topic is denied."""
     for some in split_by_size(ranges):
         reading = _LogRangeReader(settings, topic, some, history_prefixes, with_decisions=with_decisions)
         while reading.unfinished:
@@ -252,7 +252,8 @@ class _LogRangeReader(RangeReader):
             self._fold_pieces()
 
     def _note_holes(self, p: int, reached: int, columns: LogColumns) -> None:
-        """Notes the offsets up to `reached` without a record: removed by compaction, or not decodable."""
+        """Notes the offsets below `reached` that have no readable record: compaction removed the record, or it cannot
+        be decoded."""
         is_readable = (columns.partition == p) & (columns.kind != UNDECODABLE)
         starts, ends = holes(columns.offset[is_readable], self._next_offsets[p], reached)
         if not len(ends):
@@ -263,8 +264,8 @@ class _LogRangeReader(RangeReader):
             self._ranges[p] = self._ranges[p]._replace(missing=self._ranges[p].missing + max(lacking, 0))
 
     def _unusable_batches(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
-        """Yields a broken batch for each answer that is shorter than the fetch limit and still has no usable batch. A
-        broker sends the first batch whole or nothing at all (KIP-74). So the batch has either a wrong length or a wrong
+        """Yields a broken batch for each answer that is shorter than the fetch limit but has no usable batch. A broker
+        sends the first batch whole or nothing at all (KIP-74). So the first batch has either a wrong length or a wrong
         offset."""
         told = {b.partition for b in columns.broken}
         for p, at, _, data in chunks:
@@ -280,8 +281,8 @@ class _LogRangeReader(RangeReader):
             self._next_offsets[r.partition] += 1
 
     def _fold_pieces(self) -> None:
-        """Merges all pieces into one as soon as the later pieces together have as many runs as the first. So the number
-        of pieces stays small."""
+        """Merges all folded pieces into one as soon as the other pieces together have as many runs as the first piece.
+        So the number of pieces stays small."""
         first, *more = (len(piece.runs.partition) for piece in self._pieces)
         if more and sum(more) >= first:
             self._pieces = [merge(concat(self._pieces), self._scope)]

@@ -31,8 +31,8 @@ class WatchedTopics(NamedTuple):
         return any(fnmatchcase(topic, glob) for glob in self.mirrored)
 
     def tails(self, topic: str) -> bool:
-        """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed: a separate source
-        reads the transaction log."""
+        """Returns True if every batch of `topic` is to be read. This is never so for Kafka's own topics: a separate
+        source reads the transaction log."""
         return self.covers(topic) and not topic.startswith(_INTERNAL)
 
 

@@ -54,11 +54,11 @@ class Brokers:
         return self._ask(lambda _: self._all.sample(layouts, with_start=with_start))
 
     def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[Place, Ends]:
-        """Returns the ends of a few partitions, with their log starts."""
+        """Returns the LSO, the high watermark and the log start of each of a few partitions."""
         return self._ask(lambda _: self._some.sample(layouts, with_start=True))
 
     def listing(self, topic: str) -> Listing:
-        """Requests one topic by name, because it is no longer among `topics`. Returns the answer."""
+        """Requests one topic by name. Called for a topic that `topics` no longer returns. Returns the answer."""
         try:
             return Listing(self._ask(lambda client: topic_layout(client, topic)) is not None)
         except KafkaRefused:

@@ -27,8 +27,8 @@ from spark_jobs.source.watched import Rounds, Urgency, WatchedPartition, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000
-"""Time (ms) between two requests for the layouts while a partition does not answer. Another broker may have become its
-leader."""
+"""Time (ms) between two requests for the layouts (the leaders of all partitions) while a partition does not answer.
+Another broker may have become its leader."""
 LOG_STARTS_EVERY_MS: Final = 10_000
 FULL_EVERY_MS: Final = 30_000
 HEARTBEAT_MS: Final = 1_000
@@ -99,7 +99,8 @@ class Sampler:
             self._failure = e.reason
 
     def is_due(self) -> bool:
-        """Returns True if a micro-batch is wanted now: there is urgent news, or a second has passed."""
+        """Returns True if a micro-batch is wanted now: there is urgent news, or a second has passed since the last
+        report."""
         return self._is_urgent or is_over(self._reported_at_ms, HEARTBEAT_MS, self._now_ms())
 
     def next_sample(self) -> Sample:

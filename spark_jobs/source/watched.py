@@ -23,9 +23,9 @@ LogEnds = Mapping[int, LogEnd]
 _ROUNDS: Final = 64
 """Number of rounds (16 s) for which the ends of the transaction log are remembered."""
 _BEFORE: Final = 2
-"""Number of stretches that are kept before the newest one. With two, the oldest was always over before
-`ends_before_last` was requested. So if a transaction ended after that request, its markers are at or above the high
-watermark of the oldest stretch."""
+"""Number of stretches that are kept before the newest `Stretch`. With two, the oldest kept stretch was always over
+before `ends_before_last` was requested. So if a transaction ended after this request, its markers are at or above the
+high watermark of the oldest stretch."""
 _MAX_CLOSED: Final = 16
 _SELECTED_FIRST: Final = 5
 _SELECTED_LAST: Final = 3
@@ -66,10 +66,10 @@ class Stretch:
     """The rounds `first` to `last`, in all of which the partition's leader, with the same leader epoch, reported the
     same high watermark.
 
-    `after`: by partition of the transaction log, the oldest end requested after round `first` was over. `before`: if
-    the leader did not answer the round after `last`, the newest ends received before round `last` began, in the form of
-    `Rounds.before`; otherwise None. `after` and `before` keep these ends, because `Rounds` forgets them if a
-    transaction stays open for long, or a leader does not answer for long.
+    `after`: a mapping from partition of the transaction log to the oldest end requested after round `first` was over.
+    `before`: if the leader did not answer the round after `last`, the newest ends received before round `last` began,
+    in the form of `Rounds.before`; otherwise None. `after` and `before` keep these ends, because `Rounds` forgets them
+    if a transaction stays open for long, or a leader does not answer for long.
     """
 
     high_watermark: int
@@ -80,8 +80,8 @@ class Stretch:
     before: tuple[int, LogEnds] | None = None
 
     def note_ends(self, rounds: Rounds) -> None:
-        """Adds to `after` the ends of partitions that have none there yet. Once `after` has any ends, only the newest
-        round can contribute, because all earlier rounds were added already."""
+        """Adds to `after` the ends of partitions that are not in `after` yet. Once `after` has any ends, only the
+        newest round can contribute, because all earlier rounds were added already."""
         for ends in (rounds.newest,) if self.after else rounds.after(self.first):
             if not ends.keys() <= self.after.keys():
                 self.after = {**ends, **self.after}
@@ -122,7 +122,7 @@ class Samples:
                 newest.before = rounds.before(newest.last)
 
     def selected(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
-        """Returns the samples that best limit the time at which the records from the LSO on were written."""
+        """Returns the samples that narrow down best when the records from the LSO on were written."""
         all_ = [*self._closed, _sample(rounds, self.stretches)] if self.stretches else self._closed
         chosen = all_[_first_relevant(all_, last_stable_offset) :]
         is_short = len(chosen) <= _SELECTED_FIRST + _SELECTED_LAST
@@ -154,8 +154,8 @@ def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
 
 
 STALL_MS: Final = 200
-"""A partition is stalled once its LSO has been below the high watermark, at the same offset, for this time (ms). The
-time is a bit less than that between two samples, so that two samples in a row suffice."""
+"""A partition is stalled once its LSO has stayed at one offset, below the high watermark, for this time (ms). The time
+is a bit shorter than the pause between two samples, so that two samples in a row suffice."""
 MOVING_EVERY_MS: Final = 5_000
 """Time (ms) between two reports of a busy partition, whose transactions come and go."""
 _MISSES: Final = 2

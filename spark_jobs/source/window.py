@@ -16,7 +16,7 @@ from service.wire.header_columns import read_headers
 
 @dataclass(slots=True)
 class Window:
-    """Batch headers from the LSO to `next_offset`, up to which batches were read. `size`: bytes of these batches.
+    """Batch headers from the LSO on. The batches below `next_offset` were read. `size`: the bytes of these batches.
     `is_broken`: True if the bytes at `next_offset` are no batch, so that nothing behind them can be read."""
 
     next_offset: int

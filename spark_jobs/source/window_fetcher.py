@@ -18,16 +18,16 @@ from spark_jobs.source.window import Key, Window, WindowCache
 SMALL: Final = 1 << 20
 """Approximate maximum number of bytes of one partition that are read to measure the data behind the LSO."""
 LARGE: Final = 8 << 20
-"""The limit in place of SMALL if DescribeProducers failed, is denied, or is not known to the broker (before Kafka 2.8):
-then only the batches show the open transactions."""
+"""Replaces the limit SMALL if DescribeProducers failed, is denied, or is unknown to the broker (before Kafka 2.8),
+because then only the batches show the open transactions."""
 BUDGET: Final = 32 << 20
 """Approximate bytes that one task fetches from one leader; the next task continues from there."""
 
 _FIRST_ROUNDS: Final = ((16 << 10, 256), (2 << 20, 4), (8 << 20, 1))
 _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
-"""Further rounds of fetches: (bytes of each partition, partitions in one request). A broker sends a batch above the
-limit only as the first batch of its response (KIP-74). So partitions that returned nothing are fetched again with a
-higher limit, and in the last round one at a time."""
+"""Rounds of fetches after those of _FIRST_ROUNDS, each as (bytes of each partition, partitions in one request). A
+broker sends a batch above the limit only as the first batch of its response (KIP-74). So partitions that returned
+nothing are fetched again with a higher limit, and in the last round one at a time."""
 _RESPONSE_BYTES: Final = 8 << 20
 _TIMEOUT_MS: Final = 5_000
 _NOTHING: Final = (0, False)

@@ -33,5 +33,5 @@ def test_no_other_package_names_a_database() -> None:
 @pytest.mark.parametrize("name", URL_FORMS)
 def test_each_database_has_the_name_of_its_url(name: str) -> None:
     assert URL_FORMS[name].startswith(f"{name}://")
-    assert DATABASE.search(name) is not None, "the test above would not find this name"
+    assert DATABASE.search(name) is not None, "DATABASE has to match this name, or the test above does not find it"
     assert backends()[name]

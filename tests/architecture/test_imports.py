@@ -75,7 +75,9 @@ def test_only_one_package_imports_the_libraries_of_opentelemetry() -> None:
     assert [i for i in product if within(i[1], *libraries) and not i[0].startswith("service/otlp/")] == []
     settings = [i for i in imports("service/otlp") if i[0].endswith("configuration.py")]
     assert settings
-    assert [i for i in settings if within(i[1], *libraries)] == [], "the settings have to be readable without the extra"
+    assert [i for i in settings if within(i[1], *libraries)] == [], (
+        "the settings must be readable without the extra `otlp`"
+    )
 
 
 def test_views_know_no_http_and_no_html() -> None:

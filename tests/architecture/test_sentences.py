@@ -19,7 +19,7 @@ MADE_FOR_PEOPLE = re.compile(r"\b(Sentence|Reason)\b")
 SEARCHES = {"startswith", "endswith", "partition", "rpartition", "split", "find", "index", "contains", "like"}
 MATCHES = {"search", "match", "fullmatch", "findall", "sub"}
 MAKERS = {"formatting.py"}
-"""Modules that make the sentences. The test does not check them."""
+"""Files whose code makes the text for people. The test does not check these files."""
 
 ALSO_CODES = {"reason"}
 """Attributes that are a `Reason` in one class and a code in another, such as the reason of a data gap."""
@@ -34,7 +34,8 @@ def files() -> tuple[tuple[Path, ast.Module], ...]:
 @cache
 def sentences() -> frozenset[str]:
     """Returns the names of attributes that hold text for people: attributes and decorated methods annotated with a type
-    in MADE_FOR_PEOPLE, the fields of `Words`, and the text of evidence and proofs; without ALSO_CODES."""
+    in MADE_FOR_PEOPLE, the fields of `Words`, and the text of evidence and proofs. Leaves out the names in
+    ALSO_CODES."""
     found = {name for kind in (Words, Evidence, Proof) for name in kind._fields if name in (*Words._fields, "text")}
     for _, tree in files():
         for cls in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):

@@ -14,7 +14,7 @@ NAMED = re.compile(r"`([\w/.]+\.py)`(?:: ((?:`[\w.]+`(?:, then | → |, )?)+))?"
 
 def files(path: str) -> list[str]:
     """Returns the text of each file that `path` names, relative to the root or to a package. If no such file exists,
-    returns the text of every file in the packages whose path ends with `path`."""
+    searches the packages for files whose path ends with `path`, and returns the text of each."""
     below = [ROOT / path, ROOT / "spark_jobs" / path, ROOT / "service" / path]
     found = [file for file in below if file.exists()] or [
         file for room in ("service", "spark_jobs") for file in (ROOT / room).rglob(path)

@@ -37,7 +37,7 @@ def run(seconds: float = 60.0) -> list[Figure]:
     recent = [one for found in rounds.values() for one in found.recent]
     commits, visibles = [one.commit_us for one in recent], [one.visible_us for one in recent]
     figures = [
-        Figure("CPU of the canary, 3 coordinators, a round in 10 s", cores, "cores", CORES),
+        Figure("CPU of the canary, 3 coordinators, a round every 10 s", cores, "cores", CORES),
         Figure("its Python threads", threads, ""),
         Figure("begin → commit acknowledged, p50", (percentile(commits, 50) or 0) / 1000, "ms"),
         Figure("begin → commit acknowledged, p99", (percentile(commits, 99) or 0) / 1000, "ms"),

@@ -44,8 +44,8 @@ def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
     """Returns a log of about `records` records of `ids` transactional ids (numbered from `first_id`), one record a
     batch, at offsets from 0.
 
-    Every id starts with Empty. Then transactions of different ids overlap, each Ongoing, PrepareCommit, CompleteCommit
-    (value v1 with tags 0 and 2, TV2 epochs).
+    The first record of every id has the state Empty. Then each transaction has three records: Ongoing, PrepareCommit
+    and CompleteCommit (value v1 with tags 0 and 2, epochs as under TV2). Transactions of different ids overlap.
     """
     rng = np.random.default_rng(20)
     transactions = max(records - ids, 3) // 3

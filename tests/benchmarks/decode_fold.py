@@ -53,7 +53,7 @@ def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[
         Figure("  fastest run", rate(min(elapsed)), "M records/s"),
         Figure("  records per second of CPU, median", rate(statistics.median(cpu)), "M records/s"),
         Figure("  share of the time that decoding takes", statistics.median(decoding) / statistics.median(elapsed), ""),
-        Figure("  all of it in one partition, once", rate(scattered), "M records/s"),
+        Figure("  one run with all records in one partition", rate(scattered), "M records/s"),
     ]
     size = sum(map(len, logs)) / rows
     show(f"decode + fold: {rows:,} records of {ids:,} ids, {size:.0f} bytes each, {repeats} runs", figures)

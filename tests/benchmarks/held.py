@@ -82,13 +82,13 @@ def _measure(producers: Sequence[Producer], watched: Watched, counter: BatchCoun
     reads = dict(counter.reads)
     still = Counter((p, lso) for (p, lso, _), times in reads.items() for _ in range(times) if p >= GROWING)
     figures = [
-        Figure("batches read of a (partition, LSO), at most", max(still.values()), "", 1),
+        Figure("batches read per (partition, LSO), at most", max(still.values()), "", 1),
         Figure(f"  {GROWING} partitions grow: reads of the same batch, at most", max(reads.values()), "", 1),
         Figure("Fetches of them all", counter.fetches, ""),
         Figure("  answers for a partition without a batch", counter.empty, ""),
         Figure("CPU of the whole application meanwhile", sum(cores.values()), "cores"),
     ]
-    show(f"{PARTITIONS:,} partitions held open legally for {seconds:.0f} s", figures)
+    show(f"{PARTITIONS:,} partitions held open by healthy transactions for {seconds:.0f} s", figures)
     print(shown(cores, "cores"), flush=True)
     return figures
 

@@ -109,7 +109,8 @@ def changing(url: str) -> Iterator[Callable[[], None]]:
 
 
 def _log(ids: int) -> list[list[Run]]:
-    """Returns the runs of a first read by partition: every id once, with scattered producer ids, ages and states."""
+    """Returns, for each partition of the log, the runs of a first read: every id once, with scattered producer ids,
+    ages and states."""
     rng = random.Random(11)
     open_ids = set(rng.sample(range(ids), min(OPEN_IDS, ids)))
     at_rest = [state for state, share in AT_REST for _ in range(share)]

@@ -36,7 +36,7 @@ TOPIC = "findings"
 NOBODY = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
 
 Seen = dict[int, float]
-"""By partition, the monotonic time at which its finding was first seen."""
+"""A mapping from partition to the monotonic time at which the finding about this partition was first seen."""
 
 
 def run(cases: int = 100) -> list[Figure]:
@@ -81,7 +81,7 @@ def _measure(broker: Broker, seen: dict[str, Seen], cases: int) -> Iterator[Figu
 
 @contextmanager
 def _seen(hook: Endpoint, alerts: str, other: str) -> Iterator[dict[str, Seen]]:
-    """Yields, by receiver, the findings seen there so far."""
+    """Yields a mapping from receiver to the findings that the receiver has got so far."""
     seen: dict[str, Seen] = {"webhook": {}, "Alertmanager": {}, "topic": {}}
     settings = {"bootstrap.servers": other, "group.id": "bench", "fetch.wait.max.ms": 20}
     read = 0

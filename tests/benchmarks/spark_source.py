@@ -36,7 +36,7 @@ TIMEOUT_S = 300
 def main(bootstrap: str, tasks: int) -> None:
     """Reads with `tasks` parallel tasks. Prints a JSON list with one item for each batch that has data: [seconds since
     this process began, records, runs, CPU seconds of all processes so far]. If the log is not read within TIMEOUT_S,
-    exits with an error after that."""
+    exits with an error after printing the list."""
     began = time.monotonic()
     client = ClientSettings.load(bootstrap, None)
     ends = log_ends(bootstrap)
