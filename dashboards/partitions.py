@@ -159,8 +159,8 @@ _JUDGED: Final = [
     ),
     lines(
         "Findings left out",
-        "Number, by kind, of findings that are not opened, or of data that are not read, because a bound was reached."
-        " What was left out follows when other findings have ended.",
+        "Number, by kind of finding, of conditions and events that were not read, or got no finding, because a bound"
+        " was reached. Conditions follow when others have ended. Events that were not read do not follow.",
         [Query(f"{value(catalogue.FINDINGS_TRUNCATED, 'kind')} > 0", "{{cluster}} {{kind}}")],
         page(of_series, "/pipeline"),
         unit="short",

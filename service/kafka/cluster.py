@@ -1,4 +1,5 @@
-"""Reads a cluster's id, brokers, finalized features and the configs that verdicts depend on."""
+"""Reads the topics of a cluster with their leaders, and the cluster's id, brokers, finalized features and the configs
+that verdicts depend on."""
 
 from __future__ import annotations
 

@@ -216,7 +216,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library
         return self.current().text
 
     def current(self) -> Token:
-        """Returns a valid token with its time of expiry. Raises KafkaUnavailable."""
+        """Returns the token in use, after fetching a new one if that is due. Raises KafkaUnavailable if the
+        fetch fails and the old token must not be used any longer."""
         with self._lock:
             now_ms = self._now_ms()
             if self._token is None or now_ms >= self._refresh_at_ms:

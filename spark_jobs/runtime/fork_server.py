@@ -34,7 +34,8 @@ KEEP_FREED_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRI
 kernel after each Fetch, at a cost of a third of the decoding time."""
 
 SOURCE_MODULES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
-"""The modules of the sources. Every Python process in which Spark runs a source imports them."""
+"""The modules of the sources, which Spark runs in its Python processes. The fork server imports them in advance;
+without a fork server, a daemon does."""
 
 _SPARK_MODULES: Final = (
     "pyspark.sql.worker.create_data_source",

@@ -92,7 +92,7 @@ class RecordSizes:
 
 
 BUDGET: Final = 32 << 20
-"""Approximate bytes of one micro-batch. The store writes a micro-batch in one transaction."""
+"""Approximate maximum number of bytes of one micro-batch. The store writes a micro-batch in one transaction."""
 LAYOUT_EVERY_MS: Final = 2_000
 _NO_TOPIC: Final = ""
 """The topic id that is reported for a deleted topic."""

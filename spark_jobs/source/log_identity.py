@@ -1,4 +1,5 @@
-"""Checks, by the stored position and the leader's answers, that a partition's log is still the log that was read."""
+"""Checks, by the position up to which a partition was read and by the brokers' answers, that its log is still the log
+that was read."""
 
 from __future__ import annotations
 

@@ -58,8 +58,9 @@ def test_counts_stay_exact_when_every_kind_of_process_is_killed(broker_431: Brok
 def test_counts_stay_exact_when_every_kind_of_process_is_frozen(
     broker_392: Broker, broker_431: Broker, tmp_path: Path
 ) -> None:
-    """Each freeze is noticed only after half a minute. On a busy machine this takes minutes, because a frozen process
-    looks like a process that waits for the processor. To save time, two processes are frozen together if different
+    """A freeze is noticed after about half a minute; a freeze of the daemon or the fork server is not noticed while
+    nothing has to be forked. On a busy machine this takes minutes, because time counts only in part while other
+    processes of the application wait for a processor. To save time, two processes are frozen together if different
     processes notice their freezes."""
     create_topic(broker_392.bootstrap, "frozen")
     with restarted(Watch(broker_392.bootstrap, tmp_path)) as app:

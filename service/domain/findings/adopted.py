@@ -105,8 +105,8 @@ def unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
             Evidence(
                 entry.seen_at_ms,
                 "DescribeProducers",
-                f"nothing is open there, but the LSO has been stalled at {case.last_stable_offset} since"
-                f" {utc(entry.first_seen_ms)}",
+                f"lists nothing open at offset {case.last_stable_offset} or below, but the LSO has been stalled there"
+                f" since {utc(entry.first_seen_ms)}",
             ),
         ),
         owner=rule.owner,

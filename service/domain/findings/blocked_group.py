@@ -84,8 +84,9 @@ _DOUBTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BlockedGroupFacts(SharedFacts):
-    """A group that waits for an open transaction on the partition `stalled`, whose LSO is `lso`. `is_unstable`: an
-    offset that the group has committed is itself part of that transaction."""
+    """A group that waits for an open transaction on the partition `stalled`, whose LSO is `lso`. `is_unstable`: that
+    transaction contains an offset of the group (UNSTABLE_OFFSET_COMMIT); `stalled` is then a partition of
+    `__consumer_offsets`."""
 
     is_unstable: bool
     stalled: TopicPartition

@@ -277,7 +277,7 @@ def _observe(
     prefix: str, new: Sequence[Event], uses: Uses, context: Context, of_flink: Sequence[Event] = ()
 ) -> Observation:
     """Returns the observation of churn under `prefix`, shown by the births `new`. `of_flink`: the births of all ids
-    that Flink numbers; empty if Flink made none of `new`."""
+    under the prefix that Flink numbers by checkpoint; empty if `new` has none of them."""
     limits = context.log.limits
     span_ms = max(of_flink[-1].at_ms - of_flink[0].at_ms, START_MS) if of_flink else START_MS
     facts = ChurnFacts(

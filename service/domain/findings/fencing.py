@@ -65,8 +65,9 @@ belongs to a restart or rebalance of the whole application (`_is_round`)."""
 
 class _Takeover(NamedTuple):
     """A takeover: an open transaction was aborted (`fence`: its PrepareAbort), and another producer was let in
-    (`let_in`: its Empty). Takeovers of an id with the same number `run` alternate: each takeover soon fences the
-    producer that the previous one let in."""
+    (`let_in`: its Empty). Takeovers of an id with the same number `run` alternate: each takeover
+    fences the producer that the previous one let in, within BACK_WITHIN_MS of the previous fence, or by a producer with
+    another transaction timeout."""
 
     fence: Event
     let_in: Event

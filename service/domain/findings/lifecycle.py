@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 
 def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, cluster: str) -> list[Change]:
-    """Returns the changes that the round makes. `stored`: the newest finding about each subject (a finding that was
+    """Returns the changes that the round makes. `stored`: by kind and subject, the newest finding (a finding that was
     resolved more than 24 h ago may be missing). `cluster`: the cluster's id in Kafka. The result does not depend on the
     order of observations, or on whether an observation comes twice."""
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)

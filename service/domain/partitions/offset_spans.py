@@ -73,7 +73,7 @@ class _GrowingSpan:
 
     def continues_with(self, batch: BatchOffsets) -> bool:
         """Returns whether a data batch continues the span: it is of the same transaction or, outside of transactions,
-        of the same producer."""
+        has the same producer id and epoch. Batches without a producer id count as batches of one producer."""
         if (self.span.producer_id, self.span.producer_epoch) != _producer_of(batch):
             return False
         return self.waits if batch.is_transactional else self.span.kind == SpanKind.NON_TRANSACTIONAL

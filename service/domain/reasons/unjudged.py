@@ -56,7 +56,10 @@ class BeingConfirmed(Reason):
             return "the transactional.id that owns its producer id cannot have written it: being checked again"
         if self.owner_state is None:
             return "no owner of its producer id is known: being checked again"
-        return f"its transactional.id is {self.owner_state} and is not seen to end it: being checked again"
+        return (
+            f"its transactional.id is in state {self.owner_state}, and the log has no transaction that will end the"
+            " open records: being checked again"
+        )
 
 
 class OwnerLeftBehind(Reason):

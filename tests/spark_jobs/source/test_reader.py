@@ -1,5 +1,5 @@
-"""Tests of the reader with damaged bytes: every batch that the broker returns for its offset is read, whatever lies
-before it."""
+"""Tests of the reader: a broken batch is rejected and all others are read, missing offsets are counted, and waits for
+partitions that cannot be read are bounded."""
 
 from __future__ import annotations
 

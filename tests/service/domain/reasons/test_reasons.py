@@ -58,7 +58,8 @@ SAID = [
     ),
     (
         BeingConfirmed("CompleteCommit"),
-        "its transactional.id is CompleteCommit and is not seen to end it: being checked again",
+        "its transactional.id is in state CompleteCommit, and the log has no transaction that will end the open"
+        " records: being checked again",
     ),
     (ErrorText("two\nlines \0"), "two lines \\x00"),
     (
