@@ -26,7 +26,7 @@ def assign(cluster: WithPartitions, name: str, *ids: bytes, framework: Framework
 
 def with_applications(cluster: WithPartitions) -> None:
     """Stores two ids of SHOP (`shop-1` is open, and has a finding), an id of `batch` (with a commit and an abort), an
-    id without an application (with a finding), and the groups of `wait_behind`."""
+    id without an application (with a finding), and the groups that `wait_behind` stores."""
     lived = [*committed(0, MINUTE, b"batch-1", pid=91), *aborted(3, MINUTE + 1_000, b"batch-1", pid=91)]
     cluster.writer.apply(batch(lived, span(0, len(lived))), NOW_MS)
     cluster.moved_to(len(lived))

@@ -18,13 +18,17 @@ def main() -> int:
     """Returns the exit code: 0 if every figure met its target, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--hangs", type=int, default=20, help="how many are injected (default: 20)")
-    parser.add_argument("--version", choices=PINNED, default=VERSIONS[0], help="of Kafka")
-    parser.add_argument("--roll-to", choices=PINNED, help="upgrade the brokers in turn, instead of other faults")
+    parser.add_argument("--hangs", type=int, default=20, help="number of hanging transactions to inject (default: 20)")
+    parser.add_argument("--version", choices=PINNED, default=VERSIONS[0], help="version of Kafka")
+    parser.add_argument(
+        "--roll-to", choices=PINNED, help="upgrade the brokers to this version in turn, instead of other faults"
+    )
     parser.add_argument(
         "--all-partitions", action="store_true", help="compare every marker with its decision (--partitions all)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="which brokers are hit (default: 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed for the choice of the brokers that are hit (default: 1)"
+    )
     options = parser.parse_args()
     interrupt_on_signals()
     planned = plan(options.version, options.minutes, options.hangs, options.roll_to)

@@ -33,8 +33,8 @@ class Injecting:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """By partition, the time just before the marker of the injected transaction was written directly. From this
-        time on, the transaction may have ended."""
+        """For each partition, the time just before the marker of the injected transaction was written directly. From
+        this time on, the transaction may have ended."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

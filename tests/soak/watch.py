@@ -48,9 +48,10 @@ class Sample(NamedTuple):
 class Seen:
     """The samples so far.
 
-    - `found`: the time at which each confirmed entry was first seen, by topic, partition, producer id and start offset.
-    - `said`: by the same key, the answer about the entry at that time.
-    - `dropped`: by the same key, the time at which the entry was first missing.
+    - `found`: the time at which each confirmed entry was first seen, keyed by topic, partition, producer id and start
+      offset.
+    - `said`: the answer about the entry at that time, under the same key.
+    - `dropped`: the time at which the entry was first missing, under the same key.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -71,7 +72,7 @@ class Seen:
         return next((at - after_s for at in good), None)
 
     def reasons(self) -> Counter[str]:
-        """Returns, by reason, how often the reason prevented a verdict. Each partition counts once in each sample."""
+        """Returns, for each reason, how often it prevented a verdict. Each partition counts once in each sample."""
         return Counter(why for sample in self.samples for why in sample.dark.values())
 
 

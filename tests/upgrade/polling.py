@@ -60,8 +60,8 @@ class Figures:
 
 @dataclass
 class Polled:
-    """The results so far. `phases`: the figures of each phase, by its name. `answers`: the number of good answers.
-    `others`: by status or reason, the number of other answers and of failed requests."""
+    """The results so far. `phases`: the figures of each phase, keyed by its name. `answers`: the number of good
+    answers. `others`: the number of other answers and of failed requests, keyed by status or reason."""
 
     phases: dict[str, Figures] = field(default_factory=dict)
     answers: int = 0

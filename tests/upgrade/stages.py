@@ -41,9 +41,10 @@ _STANDS_BY: Final = "another instance writes this cluster: standing by"
 
 
 class Plan(NamedTuple):
-    """The plan of an upgrade. `old`, `new`: the revisions. `seconds`: the time that the phases last after their steps,
-    in all. `pause_s`: the seconds between two transactions of a producer, and between two requests to a service.
-    `brokers`, `brokers_after`: the versions of Kafka before and after the upgrade of the brokers."""
+    """The plan of an upgrade. `old`, `new`: the revisions. `seconds`: the time that all phases together last, not
+    counting the steps with which they begin. `pause_s`: the seconds between two transactions of a producer, and between
+    two requests to a service. `brokers`, `brokers_after`: the versions of Kafka before and after the upgrade of the
+    brokers."""
 
     old: Revision
     new: Revision
@@ -54,14 +55,14 @@ class Plan(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Numbers of transactions that ended, by id: (commits, aborts). `kafka`: by Kafka's transaction log. `counted`: by
-    the store's counts of each id."""
+    """For each id, the numbers of transactions that ended: (commits, aborts). `kafka`: according to Kafka's transaction
+    log. `counted`: according to the store's counts of each id."""
 
     kafka: dict[str, tuple[int, int]]
     counted: dict[str, tuple[int, int]]
     history: dict[str, tuple[int, int]]
-    """The numbers by the history in the store. Commits: the sum over the minutes of the id. Aborts: the number of rows
-    that complete an abort."""
+    """The numbers according to the history in the store. Commits: the sum over the minutes of the id. Aborts: the
+    number of rows that complete an abort."""
 
     @property
     def transactions(self) -> int:
@@ -73,10 +74,10 @@ class Ends(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: the injected hanging
-    transaction has the only such finding, which is still the same and open. `lost`: ids of the findings of lost records
-    and torn transactions. `migrations_s`: by revision, the seconds that its last migration took, and how often
-    `txnscope migrate` was started for this migration."""
+    """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: True if the only finding
+    about a hang is the first one about the injected transaction, still confirmed. `lost`: ids of the findings of lost
+    records and torn transactions. `migrations_s`: for each revision, the seconds that its last migration took, and how
+    often `txnscope migrate` was started for this migration."""
 
     polled: Polled
     ends: Ends

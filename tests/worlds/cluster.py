@@ -95,9 +95,9 @@ class Batch:
     sequence: int = 0
     is_foreign: bool = False
     fate: bool | None = None
-    """The right outcome of the batch: True for COMMIT, False for ABORT, None while undecided. The outcome is the first
-    decision after the batch on a transaction of its producer id that lists the partition. Under TV2, the decision on
-    the batch's own transaction counts even if that transaction does not list the partition."""
+    """The right outcome of the batch: True for COMMIT, False for ABORT, None while undecided. It is the outcome of the
+    first transaction decided after the batch that has the batch's producer id and lists the partition. Under TV2, the
+    decision on the batch's own transaction counts even if that transaction does not list the partition."""
 
 
 BEGIN_MS: Final = 1_790_000_000_000

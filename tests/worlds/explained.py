@@ -134,9 +134,10 @@ def assert_same_spans(live_answer: dict[str, Any], files: dict[str, Any], topic:
 
 
 def same_causes(live_answer: dict[str, Any], files: dict[str, Any], topic: str) -> Iterator[str | None]:
-    """Asserts that the causes in both explanations are equal, and yields them. Leaves out spans with a decision about a
-    missing marker. Two differences are expected. The store counts ordinary commits by minute, so only the log shows how
-    certain they are. Only the store has every decision of a period, so only the store recognizes a manual marker."""
+    """Asserts that both explanations give equal causes, and yields the causes. Their confidence must be equal as well,
+    except for commits: the store counts ordinary commits by minute, so only the log shows how certain they are. Leaves
+    out spans with a decision about a missing marker. Also leaves out spans with a manual marker: only the store
+    recognizes one, because only the store has every decision of a period."""
     for span, other in zip(live_answer["spans"], files["spans"], strict=True):
         if "decision" in span or "decision" in other or span.get("by_hand"):
             continue

@@ -34,8 +34,8 @@ class Wrong(AssertionError):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of verdicts by (class of history, decision), and of open questions by (class of history, code of the
-    question)."""
+    """Counts of verdicts, keyed by (class of history, decision), and of open questions, keyed by (class of history,
+    code of the question)."""
 
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     questions: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -44,7 +44,7 @@ class Tally:
 @dataclass(slots=True)
 class Run:
     """One history. `zombies` has the transactions that the client aborted; a batch of them may still arrive. `decided`
-    has the last decision on each entry, by producer id and start offset."""
+    has the last decision on each entry, keyed by producer id and start offset."""
 
     cluster: Cluster
     observer: Observer

@@ -101,7 +101,7 @@ def history_of(cluster: Cluster) -> LogHistory:
 
 
 def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
-    """Returns, by producer id, the data batches of the producer id that no marker has ended."""
+    """Returns a mapping from each producer id to its data batches that no marker has ended."""
     found: dict[int, list[Batch]] = {}
     for one in cluster.data:
         if one.is_marker:

@@ -112,8 +112,8 @@ def test_the_decision_determines_the_marker(
 
 
 def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: ResolveApi) -> None:
-    """A leader that knows no marker of the producer reports -1. The request then has coordinator epoch 0, as with
-    Kafka's own tool. A leader that does know a marker would refuse -1."""
+    """A leader that knows no marker of the producer reports coordinator epoch -1. The request then has epoch 0, as with
+    Kafka's own tool. A leader that knows a marker would refuse a request with epoch -1."""
     here.brokers.seen[PLACE] = shows(hanging(coordinator_epoch=-1))
     assert here.execute().json()["coordinator_epoch"] == 0
     assert here.brokers.sent[0].coordinator_epoch == 0
@@ -241,7 +241,8 @@ def test_only_a_hanging_transaction_gets_a_marker(here: ResolveApi) -> None:
 )
 @pytest.mark.parametrize("look", [1, 3])
 def test_a_partition_that_has_changed_is_refused(here: ResolveApi, look: int, seen: Any, says: str) -> None:
-    """The partition changes before its first sample, or before the last sample, which follows the read of the log."""
+    """The partition changes before the request takes the first sample of it, or before the last one. The last sample
+    follows the read of the log."""
 
     def change(number: int) -> None:
         here.brokers.seen.pop(PLACE, None)
@@ -363,7 +364,7 @@ def test_a_refusal_has_its_reason(here: ResolveApi, change: Callable[[ResolveApi
 
 def test_an_owner_that_is_read_during_the_checks_prevents_the_marker(here: ResolveApi) -> None:
     """The end offset of the log is requested first. Then the request waits until the store has the log up to this
-    offset. If the records read meanwhile contain an owner, no marker is written."""
+    offset. If one of the records read meanwhile shows an owner of the producer id, no marker is written."""
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()

@@ -88,7 +88,7 @@ def test_digits_follow_each_number_that_no_double_can_hold_at_any_depth(sign: in
 def test_no_text_is_mistaken_for_a_number(text: str) -> None:
     body = deep(WIDE, word=text)
     assert json.loads(to_json(body))["word"] == text
-    assert to_json(body).count(b"_str") == 2, "only `from` and `max` have a text with their digits"
+    assert to_json(body).count(b"_str") == 2, "only `from` and `max` get a `_str` field with their digits"
 
 
 def test_texts_are_written_as_the_standard_library_writes_them() -> None:

@@ -66,7 +66,7 @@ def serves(client: TestClient) -> bool:
 
 
 def exporter_up(client: TestClient) -> float:
-    """Returns `kafka_txn_exporter_up`. The page of metrics is cached for a second."""
+    """Returns the value of `kafka_txn_exporter_up`. It may be a second old, because the page of metrics is cached."""
     (up,) = re.findall(r"^kafka_txn_exporter_up (.*)$", client.get("/metrics").text, re.MULTILINE)
     return float(up)
 
@@ -119,7 +119,7 @@ def test_an_empty_file_has_no_tables(client: TestClient, file: Path) -> None:
 
 
 def test_a_damaged_page_is_reported_and_a_rebuild_repairs_the_store(file: Path) -> None:
-    """Once a damaged page was read, no table is served, because also the intact tables may be incomplete."""
+    """Once a damaged page was read, no table is served, because even the intact tables may be incomplete."""
     overwrite(file, pages_of(file, "transactional_ids"))
     with client_of(f"sqlite:///{file}") as client:
         assert client.get("/-/ready").status_code == 200, "no damaged page was read yet"

@@ -204,8 +204,8 @@ def test_complete_histories_are_not_ambiguous(explained: Explained) -> None:
 
 
 def test_a_later_decision_does_not_explain_records_that_ended_before(explained: Explained) -> None:
-    """The transaction log begins after the first transaction. The partition ends before the marker of the second
-    transaction."""
+    """The transaction log has only a later transaction. The partition has only an earlier one, with its ABORT
+    marker."""
     log = "25000 Ongoing(0) y\n30000 PrepareCommit(0) y\n30003 CompleteCommit(0)"
     spans = explained(log, [data(0, 120, 3), marker(3, 5_002, ABORT)])
     assert [(one["kind"], "decision" in one) for one in spans] == [("aborted", False), ("marker", False)]

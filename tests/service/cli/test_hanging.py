@@ -109,7 +109,8 @@ def test_unjudged_partitions_leave_no_all_clear(cluster: WithPartitions, ask: As
 
 
 def test_the_reason_is_named_where_nothing_was_sampled_and_nothing_fails() -> None:
-    """The coverage contains no reason, for example if the cluster has no transaction log."""
+    """The coverage contains no reason, for example if the cluster has no transaction log. The command then says that no
+    data partition has been sampled."""
     asked = Service.__new__(Service)  # gets no request
     assert hanging._gap({"why": None}, None, asked) == "no data partition has been sampled yet"
 

@@ -152,7 +152,7 @@ def test_control_characters_of_an_id_are_escaped(tmp_path: Path, capsys: pytest.
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_each_end_has_its_cause(version: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The scenarios that wrote the golden segments produced known causes."""
+    """The scenarios that wrote the golden segments ended their transactions for known causes."""
     said: dict[tuple[str, str], tuple[str, str]] = {}
     for line in lines_of(capsys, *sorted((GOLDEN / version / "main").glob("__transaction_state-*"))):
         if " Prepare" in line:

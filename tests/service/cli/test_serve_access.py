@@ -63,8 +63,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 
 
 class Service:
-    """A running `txnscope serve`, or another `command`, with the arguments `more`; and methods that send requests to
-    the service."""
+    """Runs `txnscope serve`, or the given `command`, with the arguments `more`. Sends requests to it."""
 
     def __init__(self, directory: Path, *more: str, trusted: Path | None = None, command: str = "serve") -> None:
         self._directory, self.port = directory, free_port()

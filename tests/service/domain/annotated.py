@@ -1,5 +1,5 @@
-"""Parses logs of one id. A comment gives the expected cause of its record: `# cause, confidence (at first cause,
-confidence)`."""
+"""Parses logs of one id, with comments that give the expected cause of a record: `# cause, confidence`. If another
+cause is expected at first, `(at first cause, confidence)` follows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Said(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """The records of a log, and their expected causes by offset. A record without an entry in `said` has no cause."""
+    """The records of a log, and their expected causes, keyed by offset. A record without an entry in `said` has no
+    cause."""
 
     records: list[LogRecord]
     said: dict[int, Said]
@@ -44,8 +45,8 @@ def annotated(text: str) -> Annotated:
 
 
 def judgement(records: Sequence[LogRecord]) -> dict[int, Said]:
-    """Returns, by offset (counted from 0), the causes that the journal gives to each record: the first one right after
-    the record, the last one after the whole log. A record without a cause is left out."""
+    """Returns the causes that the journal gives to each record, keyed by offset (counted from 0): the first one right
+    after the record, the last one after the whole log. A record without a cause is left out."""
     last = _causes(records)
     return {offset: Said(_causes(records[: offset + 1])[offset], pair) for offset, pair in last.items()}
 
@@ -56,8 +57,8 @@ def _causes(records: Sequence[LogRecord]) -> dict[int, Pair]:
 
 
 def while_open(records: Sequence[LogRecord]) -> set[Pair]:
-    """Returns every (cause, confidence) that the journal gives while the log grows, record by record. The newest cause
-    is not settled yet."""
+    """Judges the log again after each of its records, without settling the newest cause. Returns every (cause,
+    confidence) that the journal gives."""
     found = set()
     for number in range(len(records)):
         steps = pairs(records[: number + 1])

@@ -56,8 +56,8 @@ BROKERS = (
 
 @dataclass
 class Instance:
-    """A producer of the id, with the producer id and epoch that it knows. A `modern` client supports TV2. `tv2` is true
-    while it uses TV2."""
+    """A producer that uses the transactional.id, with the producer id and epoch that it knows. A `modern` client
+    supports TV2. `tv2` is true while it uses TV2."""
 
     modern: bool
     timeout_ms: int
@@ -79,8 +79,9 @@ class EndCopy(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """The coordinator's in-memory state of the id. With `last_epoch`, two late requests are still accepted: an
-    InitProducerId, and under TV2 an EndTxn that aborts a transaction which the coordinator has already aborted."""
+    """The coordinator's in-memory state of the id. Two late requests are still accepted if they have the epoch
+    `last_epoch`: an InitProducerId, and under TV2 an EndTxn that aborts a transaction which the coordinator has already
+    aborted."""
 
     state: int = states.NEVER_SEEN
     pid: int = NO_ID
@@ -98,8 +99,8 @@ class Memory:
 class Coordinator:
     """A coordinator of one id.
 
-    - `truth`: the true causes of records, by offset. A record without a cause, such as an added partition, is not in
-      it.
+    - `truth`: the true causes of records, keyed by offset. A record without a cause, such as one that adds a partition,
+      is left out.
     - `aborts`: the number of completed aborts of transactions with at least one partition.
     """
 
@@ -162,8 +163,8 @@ class Coordinator:
             instance.epoch = -1
 
     def _abort_open(self, cause: str, *, gives_up: bool) -> bool:
-        """Aborts the open transaction, if there is one, for an InitProducerId. Returns whether the request, or the
-        client's retry after the abort, finds the id idle or unknown."""
+        """Aborts the open transaction, if there is one, for an InitProducerId. Returns True if the request, or the
+        client's retry after an abort, finds the id idle or unknown."""
         if self.memory.state == states.ONGOING:
             self._abort_by_itself(cause)
             if gives_up or self.memory.state == states.ONGOING:
@@ -235,9 +236,9 @@ class Coordinator:
         self._prepare(cause or meant, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, tv2, bump=1)
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
-        """Handles an EndTxn with an epoch that is no longer current. If the coordinator has aborted the transaction, an
-        abort from a TV2 producer with the epoch before that is accepted without a record, and the producer goes on. Any
-        other producer has to initialize again."""
+        """Handles an EndTxn with an epoch that is no longer current. If the coordinator has aborted the transaction, a
+        TV2 producer may still request an abort under the previous epoch: the request is accepted without a record, and
+        the producer goes on. Any other producer has to initialize again."""
         was = (instance.pid, instance.epoch)
         accepted = was in {(self.memory.pid, self.memory.last_epoch), (self.memory.last_pid, self.memory.last_epoch)}
         if instance.tv2 and not commit and accepted and self.memory.state == states.COMPLETE_ABORT:
@@ -298,8 +299,8 @@ class Coordinator:
             self._complete(self._successor(by_client=True) if self.broker.tags else NO_ID)
 
     def use_up_epochs(self, epoch: int) -> None:
-        """Raises the epoch of an idle id by a planted record, as the lab does. A coordinator that loads the record does
-        not know the previous epoch."""
+        """Raises the epoch of an idle id to `epoch` with a made-up record, as the lab does. A coordinator that loads
+        the record does not know the previous epoch."""
         if self.memory.state in states.EXPIRABLE and self.memory.epoch < epoch:
             changes = {"state": states.EMPTY, "epoch": epoch, "start_ms": -1, "partitions": 0, "last_epoch": -1}
             self._write(CauseCode.INITIALIZED, **changes)

@@ -111,7 +111,7 @@ def test_partitions_added_during_sampling_are_sampled_too(broker: Broker, client
 
 
 def sample_and_seconds(watcher: EndsWatcher, layouts: Watched) -> tuple[dict[int, int], float]:
-    """Returns the error code by leader, and the duration of the sample in seconds."""
+    """Takes a sample. Returns a mapping from leader to error code, and the duration of the sample in seconds."""
     began = time.monotonic()
     found = watcher.sample(layouts, with_start=False)
     seconds = time.monotonic() - began

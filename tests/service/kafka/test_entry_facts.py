@@ -20,7 +20,8 @@ PARTITION: Any = SimpleNamespace(
 
 @pytest.mark.parametrize("samples", [(), (Sample(START - 5, 3, 0, {}, {}),)])
 def test_earlier_markers_of_an_orphan_are_read(monkeypatch: pytest.MonkeyPatch, samples: tuple[Sample, ...]) -> None:
-    """They show whether its producer id is that of another cluster. A sample from before the entry does not."""
+    """Earlier markers show whether the orphan's producer id comes from another cluster. A sample from before the entry
+    does not show this, so the markers are read even if there is such a sample."""
     read: list[tuple[int, int]] = []
 
     def batches_between(*args: Any) -> BatchesRead:

@@ -135,7 +135,8 @@ MEMBERS = [member(n, task("0", n)) for n in range(130)]
     ids=["two subtopologies", "one", "none", "not known", "no topology"],
 )
 def test_members_are_found_after_any_topology(topology_: bytes, count: int, topics: Sequence[str]) -> None:
-    """The number of a task is the number of the partition that the task reads, in each topic of the subtopology."""
+    """In an answer, the topology comes before the members. A task reads, in each topic of its subtopology, the
+    partition that has the number of the task."""
     broker = Answering(described(0, topology_, MEMBERS[:count]))
     assert broker.members() == GroupMembers(count, frozenset((t, n) for t in topics for n in range(count)))
     request = array(text("app")) + b"\0" + NO_TAGS

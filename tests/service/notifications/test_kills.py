@@ -44,8 +44,8 @@ def served(cluster: WithFindings, config: Path, port: int) -> Iterator[subproces
 
 
 def events_at(hook: Endpoint) -> dict[str, list[str]]:
-    """Returns the events that the receiver accepted, by finding. An event that arrived several times counts once, at
-    its first arrival."""
+    """Returns the events that the receiver accepted, keyed by finding. An event that arrived several times counts once,
+    at its first arrival."""
     found: dict[str, dict[str, int]] = {}
     for request in list(hook.taken):
         body = request.json

@@ -1,4 +1,5 @@
-"""Tests of a refusal while a coordinator may still end a transaction that was left behind. Its answers are stubs."""
+"""Tests that `resolve` is refused while a coordinator may still end a transaction that was left behind. The
+coordinators' answers are stubs."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def row(engine: Engine, cluster_id: int, transactional_id: bytes = b"pay") -> di
 
 
 def counters(engine: Engine, cluster_id: int) -> dict[str, int]:
-    """Returns the counters by name, or by name/label if there is a label. Histograms are left out."""
+    """Returns the counters, keyed by name, or by name/label if there is a label. Histograms are left out."""
     found = [r for r in rows(engine, schema.counters, cluster_id) if "_ms_" not in r["name"]]
     return {"/".join(filter(None, (r["name"], r["label"]))): r["value"] for r in found}
 
@@ -214,8 +214,8 @@ TABLES = (
 
 
 def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns, by table, all rows of a cluster in TABLES. Leaves out the generated row numbers, and `is_examined`,
-    which only shows how soon the application of an id was found."""
+    """Returns all rows of a cluster in TABLES, keyed by the name of the table. Leaves out the generated row numbers,
+    and `is_examined`, which only shows how soon the application of an id was found."""
     return {table.name: rows(engine, table, cluster_id, "id", "is_examined") for table in TABLES}
 
 

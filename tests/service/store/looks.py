@@ -72,5 +72,5 @@ class Watched:
             return partitions.entries(connection, self.cluster.id)
 
     def open(self) -> dict[int, tuple[int, int]]:
-        """Returns (first seen, start offset) of the open entries, by producer id."""
+        """Returns a mapping from each producer id with an open entry to the entry's (first seen, start offset)."""
         return {one.producer_id: (one.first_seen_ms, one.start_offset) for one in self.entries()}

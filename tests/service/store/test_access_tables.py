@@ -206,8 +206,7 @@ def test_a_marker_is_ours_if_an_attempt_sent_it(
 
 
 def test_a_marker_of_the_other_type_is_not_ours() -> None:
-    """If a committed transaction has an ABORT marker, our earlier COMMIT must not be taken for the cause of the
-    ABORT."""
+    """If the marker that we wrote was a COMMIT, an ABORT marker of the transaction must not be taken for ours."""
     attempts = [DONE[Outcome.WRITTEN], WRITE]
     assert audit_events.is_marker_ours(attempts, False) is False
     assert audit_events.is_marker_ours(attempts, None) is True

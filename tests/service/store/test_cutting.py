@@ -79,8 +79,8 @@ class Coordinator:
             self.ends[deed].append((len(self.log) - 1, key))
 
     def _now_ms(self) -> int:
-        """Returns the time of the next record, 400 ms after the previous record. At this distance, some decisions are
-        repeated within the time that markers usually take, and others later."""
+        """Returns the time of the next record, 400 ms after the previous record. With this distance, some decisions are
+        repeated within the time that markers usually take, and others after it."""
         return 10_000 + 400 * len(self.log)
 
     def _append(self, one: Entry) -> None:
@@ -88,7 +88,8 @@ class Coordinator:
         self._newest[one.transactional_id] = one
 
     def ended(self, deed: str, counted_from: int) -> Counter[bytes]:
-        """Returns the number of ends of kind `deed` at or above the offset `counted_from`, by id."""
+        """Returns a mapping from id to its number of commits, aborts or expirations (`deed`) at or above the offset
+        `counted_from`."""
         return Counter(key for offset, key in self.ends[deed] if offset >= counted_from)
 
 

@@ -90,7 +90,7 @@ def two_expired(cluster: Cluster) -> None:
 
 
 def two_undecodable(cluster: Cluster) -> None:
-    """Stores an undecodable record of `odd` and of `healed`; only `healed` has a later record."""
+    """Stores one undecodable record of each of the ids `odd` and `healed`. Only `healed` has a later record."""
     entries = [entry(0, states.UNKNOWN, b"odd"), entry(1, states.UNKNOWN, b"healed"), entry(2, states.EMPTY, b"healed")]
     rejects = [Reject(0, 0, n, "value version 9", name, b"key", b"value") for n, name in enumerate((b"odd", b"healed"))]
     cluster.start({0: 0})

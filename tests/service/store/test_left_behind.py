@@ -65,9 +65,9 @@ LIVES = st.sampled_from(
 
 @st.composite
 def logs(draw: st.DrawFn) -> Logs:
-    """Draws the logs of all partitions, while the number of partitions grows (SIZES). For each number, an id may have
-    records in the partition to which it then hashes, under a new producer id. The id that is not UTF-8 does not hash to
-    a partition, and gets one by its position in IDS."""
+    """Draws the logs of all partitions, while the number of partitions grows (SIZES). For each number of partitions, an
+    id may have records in the partition to which it then hashes, under a new producer id. The id that is not UTF-8 does
+    not hash to a partition, and gets one by its position in IDS."""
     found: Logs = {partition: [] for partition in range(max(SIZES))}
     for era, size in enumerate(SIZES):
         for number, name in enumerate(IDS):

@@ -56,8 +56,8 @@ def shut_out(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def tables_at(directory: Path, revision: str) -> dict[str, Any]:
-    """Returns (type, whether null is allowed, default) of each column in a new store of this revision, by table and
-    column."""
+    """Returns, for a new store of this revision, the columns of each table: (type, whether null is allowed, default),
+    keyed by table and then by column."""
     engine = open_engine(f"sqlite:///{directory / revision}.db")
     with engine.begin() as connection:
         command.upgrade(migrate.config(connection), revision)

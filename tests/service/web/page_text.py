@@ -21,8 +21,9 @@ _INLINE: Final = frozenset({"a", "b", "time", "wbr", "code", "svg", "path", "cir
 class PageText(HTMLParser):
     """A parsed page.
 
-    - `texts`: the text of each element, by its id; under "", the text of the whole page.
-    - `links`: the address of each hyperlink, by its text. Of several hyperlinks with one text, the last one counts.
+    - `texts`: the text of each element, keyed by the element's id; under "", the text of the whole page.
+    - `links`: the address of each hyperlink, keyed by the hyperlink's text. Of several hyperlinks with one text, the
+      last one counts.
     - `title`: the headline.
     - `html`: the source.
     """

@@ -76,7 +76,7 @@ class Judged:
         self.judge = Judge(reader, writer, cluster.id, Rules(), coordinators, processor_s=no_work)  # type: ignore[arg-type]
 
     def at(self, now_ms: int) -> dict[str, Finding]:
-        """Reads the log to its end, runs one round of the judge, and returns the open findings by kind."""
+        """Reads the log to its end, runs one round of the judge, and returns the open findings, keyed by kind."""
         for partition, end in self.ends.items():
             self.cluster.writer.apply(batch([], read(end, end, partition=partition, asked_at_ms=now_ms)), now_ms)
         self.judge.round(now_ms)

@@ -250,7 +250,7 @@ def test_a_gap_in_log_or_partition_leaves_pending_transactions_unseen(audited: A
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_topic_deleted_inside_a_committed_transaction_tears_it(audited: Audited, again: bool) -> None:
-    """The audit restarts after the deletion. `again`: the topic is created again, and gets the marker."""
+    """The audit restarts after the deletion. If `again` is set, the topic is created again, and gets the marker."""
     audited.read_log(states.ONGOING)
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0), ("data", 0))

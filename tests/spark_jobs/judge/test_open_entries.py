@@ -116,7 +116,7 @@ class Lab:
         return self.kinds(now_ms).get(Kind.HANGING)
 
     def kinds(self, now_ms: int) -> dict[str, Finding]:
-        """Returns the findings by kind. There is at most one of each kind."""
+        """Returns the findings, keyed by kind. There is at most one of each kind."""
         with self.reader.connect() as connection:
             return {kind: one for (kind, _), one in load(connection, self.cluster.id, now_ms).items()}
 
@@ -129,9 +129,9 @@ class Lab:
         is_open: bool = True,
         others: tuple[ActiveProducer, ...] = (),
     ) -> None:
-        """Gives the judge the end of the log (`end`; by default, the offset up to which the log was read), and a check
-        of the partition; both were requested at `asked_at_ms`. `leader`: the leader and leader epoch of the log.
-        `others` has further entries that are open on the partition."""
+        """Gives the judge two answers that were requested at `asked_at_ms`: the end of the transaction log, and a check
+        of the partition. By default, `end` is the offset up to which the log was read. `leader`: the leader and leader
+        epoch of the log. `others`: further open entries of the partition."""
         log_ends = {0: self.next_offset if end is None else end}
         leaders = {} if leader is None else {0: leader}
         seen = _seen(asked_at_ms, is_open)
@@ -492,7 +492,8 @@ def orphan(lab: Lab) -> Finding:
 
 
 def test_an_orphan_that_may_be_copied_has_no_command(lab: Lab) -> None:
-    """Some coordinator committed a transaction of its producer id on the partition, and it is none of this cluster."""
+    """Some coordinator committed a transaction of the orphan's producer id on the partition, but no coordinator of this
+    cluster did."""
     found = orphan(lab)
     assert (found.observation.decision, found.command is None) == ("none", False)
     assert "write no marker if the topic is copied" in found.observation.advice
@@ -749,7 +750,8 @@ def test_an_entry_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log_
 
 @pytest.mark.parametrize(("outcome", "resolution"), [(Outcome.WRITTEN, "our_marker"), (Outcome.BEGUN, "healed")])
 def test_a_marker_that_txnscope_wrote_is_nobody_elses(lab: Lab, outcome: Outcome, resolution: str) -> None:
-    """If a service dies, or loses its store, after it has sent a marker, no outcome is recorded."""
+    """If a service dies, or loses its store, after it has sent a marker, no outcome is recorded. Even then, the marker
+    is not called foreign."""
     found = lab.confirmed()
     attempt = Attempt(NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, outcome)
     record_attempt(lab.cluster.engine, lab.cluster.id, attempt)

@@ -33,7 +33,7 @@ def entry(producer_id: int = PID, start: int = 100, partition: int = HOME, newes
 
 
 class Reading:
-    """Stands in for the brokers. `found`: results of the next reads, by producer id; `asked`: the reads that were
+    """Stands in for the brokers. `found`: results of the next reads, keyed by producer id. `asked`: the reads that were
     made."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:

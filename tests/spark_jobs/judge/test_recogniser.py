@@ -1,5 +1,5 @@
-"""Tests that the recogniser names the applications of new and of known ids. If the behaviour of an id later shows more,
-the recogniser names the application again."""
+"""Tests that the recogniser names the applications of new and of known ids. If the later behaviour of an id shows more,
+the recogniser names its application again."""
 
 from __future__ import annotations
 

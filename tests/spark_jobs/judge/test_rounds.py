@@ -95,8 +95,8 @@ class Watched:
             self.round(from_s + 2 * n)
 
     def found(self) -> dict[Key, int]:
-        """Returns the count of every finding so far, by key. Leaves out the finding about added log partitions: tests
-        put ids into any partition, as if partitions had been added."""
+        """Returns a mapping from the key of every finding so far to its count. Leaves out the finding about added log
+        partitions: tests put ids into any partition, as if partitions had been added."""
         with self.reader.connect() as connection:
             found = {key: one.life.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
         return {key: count for key, count in found.items() if key[0] != Kind.LOG_EXPANDED}
@@ -123,7 +123,7 @@ OUTAGE = [Ended(n * 0.1, name) for n, name in enumerate(("a", "b", "pay-1", "pay
 
 
 def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
-    """Returns the count of each finding, by key, after the whole log is read in one piece."""
+    """Reads the whole log in one piece. Returns a mapping from the key of each finding to its count."""
     whole = watch()
     now_s = max(one.at_s for one in ended) + 1
     whole.round(now_s, *ended)

@@ -22,8 +22,8 @@ QUERY = "run-of-the-query"
 
 
 class Cluster:
-    """Stands in for a Spark session with `executors` executors, at the time `now_s`. `jobs` has, by job, its query and
-    the number of completed tasks of its only stage."""
+    """Stands in for a Spark session with `executors` executors, at the time `now_s`. `jobs` maps each job to its query
+    and the number of completed tasks of its only stage."""
 
     def __init__(self) -> None:
         self.executors, self.jobs, self.is_stopped, self.now_s = 0, dict[int, tuple[str, int]](), False, 0.0

@@ -34,8 +34,8 @@ def marker(base: int) -> bytes:
 def read(
     monkeypatch: pytest.MonkeyPatch, logs: Mapping[str, Sequence[tuple[int, bytes]]], *ranges: TopicRange
 ) -> LedgerBatch:
-    """Reads the ranges. `logs`: (offset after the batch, batch) by topic. A fetch returns at most as many bytes as were
-    requested. A fetch of the topic `secret` is refused."""
+    """Reads the ranges. `logs` maps each topic to its batches, each as (offset after the batch, batch). A fetch returns
+    at most as many bytes as were requested. A fetch of the topic `secret` is refused."""
 
     def answer(topic: str, wanted: PartitionFetch) -> Fetched:
         if topic == "secret":

@@ -40,8 +40,8 @@ class Planned:
         delete_topics(self.bootstrap, self.topic)
 
     def plan(self, until: Reason | None = None) -> dict[int, RangeRead]:
-        """Makes plans until a plan reports the problem `until`, or no problem by default: partitions of a new topic may
-        answer only after a while. Returns the first planned range by partition."""
+        """Makes plans until one reports the problem `until`, or by default until one reports no problem: partitions of
+        a new topic may answer only after a while. Returns the first planned range of each partition."""
         reported: dict[int, RangeRead] = {}
 
         def trouble() -> Reason | None:

@@ -32,7 +32,7 @@ SILENT = Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE)
 
 
 class Cluster(Brokers):
-    """Brokers that answer with the ends in `now`, by topic and partition, and a sampler of these brokers."""
+    """Brokers that answer with the ends in `now`, keyed by topic and partition, and a sampler of these brokers."""
 
     def __init__(self, watch: WatchedTopics = EVERYTHING, clocks: Iterable[StallClock] = ()) -> None:
         self.ids: dict[str, str] = {}

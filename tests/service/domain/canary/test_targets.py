@@ -23,8 +23,8 @@ BOTH = frozenset({1, 2})
 
 
 def layout(log: dict[int, tuple[int, int]], topic: dict[int, int], brokers: frozenset[int] = BOTH) -> Layout:
-    """Returns a layout. `log` has (leader, number of replicas in sync) by partition of the transaction log. `topic` has
-    the leader by partition of the canary's topic."""
+    """Returns a layout. `log` maps each partition of the transaction log to (leader, number of replicas in sync).
+    `topic` maps each partition of the canary's topic to its leader."""
     return Layout(
         brokers,
         tuple(Replicated(partition, leader, 3, in_sync) for partition, (leader, in_sync) in log.items()),

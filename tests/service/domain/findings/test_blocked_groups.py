@@ -91,7 +91,7 @@ def blocker(
 
 
 def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
-    """Returns a finding that the judge has already stored, under its key."""
+    """Returns a finding that the judge has already stored, as a mapping from its key to the finding."""
     observation = Observation(kind, severity, subject, finding_facts(kind), (), confirmed=confirmed)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({kind})), NOW_MS, "kafka")
     return {(kind, subject): change.finding}
@@ -131,7 +131,7 @@ def test_a_group_that_does_not_wait_has_no_finding(relation: GroupRelation) -> N
 
 @pytest.mark.parametrize("relation", [GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS])
 def test_a_group_that_may_still_commit_has_no_finding_yet(relation: GroupRelation) -> None:
-    """Until its next commit, a group that reads uncommitted records may have its committed offset at the LSO, too. So a
+    """Even a group that reads uncommitted records may have its committed offset at the LSO, until its next commit. So a
     group gets its finding only after COMMIT_EXPECTED_MS."""
     place = HOME if relation == GroupRelation.UNSTABLE_OFFSETS else ORDERS
     assert found([victim(relation, stood_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING, place)) == []
@@ -139,8 +139,8 @@ def test_a_group_that_may_still_commit_has_no_finding_yet(relation: GroupRelatio
 
 
 def test_idle_time_before_the_stall_does_not_count() -> None:
-    """An idle group that reads uncommitted records reads new records at once, but commits some seconds later. So the
-    length of the stall counts, and not the idle time before the stall."""
+    """An idle group that reads uncommitted records reads new records at once, but commits some seconds later. So only
+    the length of the stall counts, and not the idle time before it."""
     idle = 100 * M
     assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING)) == []
     assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING))) == 1

@@ -110,8 +110,8 @@ def test_an_entry_closed_on_the_leader_below_a_fixed_lso_is_not_replicated() -> 
 def test_an_incomplete_or_recent_sample_reports_no_unreplicated_marker(
     changed: dict[str, Any], entries: tuple[Entry, ...]
 ) -> None:
-    """No unreplicated marker is reported, either, if the LSO is the log start, if the batch at the LSO is a control
-    batch, or if an open entry begins at or below the LSO."""
+    """No unreplicated marker is reported in three more cases: the LSO is the log start, the batch at the LSO is a
+    control batch, or an open entry begins at or below the LSO."""
     assert unreplicated(replace(STALL, **changed), entries, NOW_MS) is None
 
 

@@ -71,8 +71,8 @@ def test_the_alert_of_a_kind_without_one_is_an_error() -> None:
 
 
 def observations() -> Iterator[tuple[Kind, ast.expr]]:
-    """Yields each kind, and the expression of its severity, of every Observation that a rule creates directly or with
-    `about_id`."""
+    """Yields (kind, source expression of its severity) for each kind of every Observation that a rule creates directly
+    or with `about_id`."""
     for module in sorted((ROOT / "service" / "domain" / "findings").glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Observation", "about_id"):

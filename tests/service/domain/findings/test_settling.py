@@ -66,8 +66,8 @@ class Judged:
             self.findings[change.finding.kind, change.finding.subject] = change.finding
 
     def _uses(self, ids: Iterable[bytes], now_ms: int) -> Uses:
-        """Returns the last use, at most `now_ms`, of each id that was used by then. The judge asks only for ids whose
-        log partition is read to its end."""
+        """Returns a mapping from each of `ids` that was used by `now_ms` to the time of its last use up to then. The
+        judge asks only for ids whose log partition is read to its end."""
         spans = {one: self.used[one] for one in ids if one in self.used}
         return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
 
@@ -87,7 +87,7 @@ class Judged:
 def follow(
     written: Sequence[Event], cuts: Random | None, used: Mapping[bytes, tuple[int, int]] | None = None
 ) -> dict[Key, int]:
-    """Returns the count of each finding, by key.
+    """Returns a mapping from the key of each finding to its count.
 
     Without `cuts`, the judge is always up to date. With `cuts`, the judge lags and restarts at random.
     """

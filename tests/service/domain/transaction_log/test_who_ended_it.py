@@ -17,8 +17,8 @@ TV2_CLIENT = (TV2, TV2)
 
 
 def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch: int = 5, timeout: int = T) -> str:
-    """Returns the cause and the confidence of an abort that is `dur` ms after the start of the transaction. The records
-    in `then` follow the abort. If `then` has an abort, too, its cause is returned."""
+    """Judges an abort `dur` ms after the start of its transaction, and the records in `then`, which follow the abort.
+    Returns the cause and the confidence of the newest abort, which may be one in `then`."""
     after = epoch + bump
     return reported(f"""
         1000 Ongoing(7,{epoch}) timeout={timeout} {tags[0]}

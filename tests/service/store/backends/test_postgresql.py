@@ -40,7 +40,7 @@ def large_batch() -> LogBatch:
 
 
 def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Callable[[], int]:
-    """Counts statements and commits from now on. Calls `do` just before the statement or commit with this number.
+    """Counts statements and commits from now on. Calls `do` just before statement or commit number `number`.
 
     Returns a function that stops counting and returns the count.
     """

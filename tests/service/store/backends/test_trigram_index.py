@@ -156,7 +156,7 @@ def test_an_id_that_reuses_the_row_id_of_a_deleted_one_is_found(seeded: SeededCl
 
 @only_on("sqlite")
 def test_answers_stay_the_same_after_a_vacuum(seeded: SeededCluster, tmp_path: Path) -> None:
-    """SQLite does not guarantee that VACUUM keeps the row ids of this table, but VACUUM does keep them."""
+    """VACUUM keeps the row ids of this table, although SQLite does not guarantee it."""
     trigram_index.extend(seeded.engine)
     expected = answers(seeded)
     file = seeded.engine.url.database
