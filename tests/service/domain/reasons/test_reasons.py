@@ -58,7 +58,7 @@ SAID = [
     ),
     (
         BeingConfirmed("CompleteCommit"),
-        "its transactional.id is CompleteCommit and is not seen to end it: being checked again",
+        "its transactional.id is CompleteCommit and is not seen to end it; it is being checked again",
     ),
     (ErrorText("two\nlines \0"), "two lines \\x00"),
     (
