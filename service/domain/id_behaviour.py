@@ -46,8 +46,8 @@ class Behaviour(NamedTuple):
 
 
 def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
-    """Returns the naming strategy that the ids of one subtask show; None if the ids show no strategy. `of_subtask`: the
-    ids by number.
+    """Returns the naming strategy that the ids of one subtask show; None if the ids show no strategy. `of_subtask`: a
+    mapping from the number in an id to the use of that id.
 
     A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the previous
     transaction when the checkpoint is complete. So each id has one transaction, which ends soon after the

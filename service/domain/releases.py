@@ -39,9 +39,9 @@ def release_of(newest_metadata_version: int | None) -> str | None:
 
 
 def may_skip_markers(newest_metadata_versions: Collection[int | None]) -> bool | None:
-    """Returns whether a broker may skip markers (KAFKA-20734). True: the release of some broker is in `_SKIPPING`.
-    False: all brokers have other known releases. None: a release is unknown and none is in `_SKIPPING`, or there is no
-    broker. `newest_metadata_versions`: the highest supported level of `metadata.version` of each broker."""
+    """Returns whether a broker may skip markers (KAFKA-20734). True if the release of some broker is in `_SKIPPING`;
+    False if all brokers have other known releases; None if a release is unknown and none is in `_SKIPPING`, or if there
+    is no broker. `newest_metadata_versions`: the highest supported level of `metadata.version` of each broker."""
     releases = [release_of(level) for level in newest_metadata_versions]
     if any(release in _SKIPPING for release in releases):
         return True

@@ -229,7 +229,8 @@ class KafkaClient:
 
 
 _CLASS_NAMES: Final = re.compile(r"^(?:\[Error \d+\] )?(?:\w+Error: )+")
-"""Matches the error number and class names at the beginning of the library's error texts. Messages leave them out."""
+"""Matches the error number and class names at the beginning of the library's error texts. Our messages leave them
+out."""
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 NEXT_SERVER_AFTER_MS: Final = 1_500

@@ -69,8 +69,8 @@ def layout_of(found: Any) -> TopicLayout:
 
 
 class Topics(NamedTuple):
-    """All topics of a cluster. `layouts`: by topic, its layout. `denied`: by topic, the error code with which the
-    broker names the topic but not its partitions. `brokers`: ids of the live brokers."""
+    """All topics of a cluster. `layouts`: a mapping from topic to its layout. `denied`: a mapping from topic to the
+    error code with which the broker names the topic but not its partitions. `brokers`: ids of the live brokers."""
 
     layouts: dict[str, TopicLayout]
     denied: dict[str, int]

@@ -1,6 +1,6 @@
 """The library's connections with limits: on memory, on every wait, and on what a misbehaving server can cause.
 
-The classes here change only these faults of kafka-python 3.0.12. The library reads from a socket for as long as bytes
+The classes here correct only these faults of kafka-python 3.0.12. The library reads from a socket for as long as bytes
 come, waits for a TLS handshake without a time limit, accepts a pause of any length from a broker, and drops the reason
 of a failed connection. The library also logs in with the credentials that it got at its start, and does not escape
 SCRAM names."""
@@ -74,7 +74,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library 
         super().__init__(net, **config)
         self._latest = latest
         self.failures: dict[Any, Exception] = {}
-        """By node, the failure of the last attempt to connect; a node is absent if its last attempt succeeded."""
+        """Maps a node to the failure of the last attempt to connect; a node is absent if its last attempt succeeded."""
 
     async def _do_bootstrap(self, deadline: float) -> bool:
         """Learns the brokers from the first server that answers. Raises ServerFailure at the deadline, or at once after

@@ -154,8 +154,8 @@ _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 def request_body(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int, which: int) -> bytes:
-    """Returns the body of a request for the offset `which` (LATEST or EARLIEST) of partitions. `wanted`: by topic, each
-    partition with its leader epoch."""
+    """Returns the body of a request for the offset `which` (LATEST or EARLIEST) of partitions. `wanted`: a mapping from
+    topic to pairs of a partition and its leader epoch."""
     parts = [struct.pack(">ibi", -1, isolation, len(wanted))]
     for topic, partitions in wanted.items():
         name = topic.encode()

@@ -50,7 +50,7 @@ def fetch_piece(
     client: KafkaClient, topic: str, leader: Leader, partition: int, offset: int, size: int
 ) -> bytes | None:
     """Returns the bytes of the log from `offset` on, without waiting for more; None if the offset lies outside the log.
-    Raises KafkaUnavailable, KafkaRefused (READ on the topic)."""
+    Needs READ on the topic. Raises KafkaUnavailable or KafkaRefused."""
     wanted = PartitionFetch(partition, offset, leader.epoch, size)
     (answer,) = fetch_many(client, leader.node, {topic: [wanted]}, size, 0, _PIECE_TIMEOUT_MS)
     if answer.error == errors.OFFSET_OUT_OF_RANGE:

@@ -24,7 +24,7 @@ _WHAT: Final = {
     RelationKind.OPEN: "the open transaction of {}",
     RelationKind.OVERDUE: "the overdue transaction of {}",
     RelationKind.COMPLETING: "the transaction of {}, which is decided but not complete,",
-    RelationKind.ADOPTED: "stale records of {}",
+    RelationKind.ADOPTED: "a block of stale records of {}",
     RelationKind.UNREPLICATED_MARKER: "the transaction of {}, whose marker is not replicated yet,",
     RelationKind.HANGING: "the hanging transaction of {}",
     RelationKind.UNKNOWN: "a transaction of {}",
@@ -49,7 +49,9 @@ class StallCause:
         if self.relation is None:
             return "a transaction that has not been read yet"
         text = _WHAT[self.relation].format(self.name)
-        return text if self.among == 1 else f"one of {self.among} open transactions there, at worst {text}"
+        if self.among == 1:
+            return text
+        return f"one of {self.among} open transactions (the worst of them: {text.removesuffix(',')})"
 
     @property
     def outlook(self) -> str:
@@ -125,15 +127,15 @@ class BlockedGroupFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class GroupUnreadFacts(SharedFacts):
-    """A group that cannot be judged. Its only facts are the subject and the `reason` of the observation. Reason None:
-    txnscope has no permission to read the group's offsets."""
+    """A group that cannot be judged. Its only facts are the subject and the `reason` of the observation. If the reason
+    is None, txnscope has no permission to read the group's offsets."""
 
     def words(self, about: Observation, /) -> Words:
         reason = about.reason
         why = "no permission to read the offsets of this consumer group" if reason is None else str(reason)
         return Words(
-            f"{self.rest('group', 'groups')} cannot be judged: grant DESCRIBE on groups, DESCRIBE_CONFIGS on share"
-            " groups"
+            f"{self.rest('group', 'groups')} cannot be judged: grant DESCRIBE on groups, and DESCRIBE_CONFIGS on"
+            " share groups"
             if self.more
             else f"{about.subject.group}: {why}, so it is not known whether the group is blocked",
             _TO_GRANT.get(type(reason), _NOTHING_TO_GRANT),
@@ -146,13 +148,14 @@ _TO_GRANT: Final = {
     ShareLevelNotReported: f"Grant DESCRIBE_CONFIGS on the group to txnscope's principal. {_SHARE_WAITS}",
 }
 _NOTHING_TO_GRANT: Final = (
-    f"{_SHARE_WAITS} Look at the group's configs, and compare its lag with the stalled partitions."
+    f"{_SHARE_WAITS} Look for it in the group's configs, and look at the group's lag on the stalled partitions."
 )
 
 
 def unreadable_groups(denied: Iterable[str], not_judged: Mapping[str, Reason]) -> list[Observation]:
     """Returns observations of listed groups for which it is not known whether they wait. `denied`: groups whose offsets
-    txnscope has no permission to read. `not_judged`: share groups, with the reason."""
+    txnscope has no permission to read. `not_judged`: a mapping from share group to the reason why it cannot be
+    judged."""
     groups: list[tuple[str, Reason | None]] = [(group, None) for group in sorted(denied)]
     groups += sorted(not_judged.items(), key=lambda one: one[0])
     return bounded(groups, lambda one: _unreadable(*one))
@@ -172,8 +175,8 @@ def _unreadable(group: str, reason: Reason | None) -> Observation:
 class UnreadCommits(NamedTuple):
     """An open transaction on a `partition` of `__consumer_offsets` that may block unknown groups, because some of its
     batches or records could not be read. `reached`: the offset up to which its batches were read; None if all were
-    read. `undecodable`: the number of its records that cannot be decoded, by reason. `damaged`: the number of damaged
-    batches that may belong to the transaction."""
+    read. `undecodable`: pairs of a reason and the number of its records that cannot be decoded for that reason.
+    `damaged`: the number of damaged batches that may belong to the transaction."""
 
     partition: int
     producer_id: int

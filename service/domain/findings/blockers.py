@@ -18,7 +18,7 @@ SAMPLE_FRESH_MS: Final = 10_000
 """Age (ms) up to which a sample of all partitions describes their present state."""
 
 YOUNG_MS: Final = 3_000
-"""Below this age (ms) of a stall or of an entry, missing facts are no coverage gap: entries may not have been read yet,
+"""Age (ms) of a stall or of an entry below which missing facts are no coverage gap: entries may not have been read yet,
 and their owner may not have been stored yet."""
 
 CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
@@ -49,8 +49,9 @@ def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
 
 
 def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
-    """Returns the entry at the LSO if its marker is written but not replicated yet; else None. The sign: the leader
-    lists nothing open there (DescribeProducers), and SETTLED_MS later the LSO has still not moved."""
+    """Returns the entry at the LSO if its marker is written but not replicated yet; else None. The sign of such a
+    marker: the leader lists nothing open there (DescribeProducers), and SETTLED_MS later the LSO has still not
+    moved."""
     if stall.first is None or stall.read_at_ms is None or stall.stalled_since_ms is None:
         return None
     if not stall.described or not _has_data_at_lso(stall):

@@ -125,11 +125,11 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         (StuckFacts,),
         _GROWS,
         Outlook(1, Heals.WHEN, "completing", "ends when its coordinator completes it"),
-        expect="CompleteX in the transaction log as soon as the last leader has acknowledged.",
+        expect="CompleteX in the transaction log as soon as the last leader has acknowledged its marker.",
         no_help=(
             "Waiting for the timeout: a decided transaction has none.",
             "Restarting the application: it gets CONCURRENT_TRANSACTIONS until the transaction is complete.",
-            "`kafka-transactions.sh abort`: if the transaction was committed, it destroys the records there.",
+            "`kafka-transactions.sh abort`: if the transaction was committed, this command destroys records of it.",
         ),
         alert="KafkaTransactionPrepareStuck",
         seen_on=SeenOn.ID,
@@ -147,7 +147,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         ),
         no_help=(
             "Waiting for the timeout: it has passed.",
-            "Restarting the application, before its coordinator works.",
+            "Restarting the application before its coordinator works again.",
         ),
         alert="KafkaTransactionOverdue",
         seen_on=SeenOn.ID,
@@ -162,7 +162,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         no_help=(
             "Restarting the blocked consumers.",
             "`kafka-transactions.sh abort`: the coordinator owns the transaction, and a marker by hand would split it.",
-            "Fencing the id (a start, or `forceTerminateTransaction`), if the records are needed: a fence aborts them.",
+            "Fencing the id (a start, `forceTerminateTransaction`), if the records are needed: a fence discards them.",
         ),
         alert="KafkaLastStableOffsetStuck",
         seen_on=SeenOn.ID,
@@ -251,7 +251,10 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         _CRITICAL,
         Outlook(0, Heals.NO, "critical", "will not heal by itself"),
         expect="this finding to resolve when the coordinator and the transaction log agree again.",
-        no_help=("Restarting the application, if its coordinator does not know the transaction: it cannot end it.",),
+        no_help=(
+            "Restarting the application, if its coordinator does not know the transaction: the coordinator then cannot"
+            " end it.",
+        ),
         alert="KafkaCoordinatorMismatch",
         seen_on=SeenOn.ID,
         is_checked_twice=True,

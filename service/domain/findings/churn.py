@@ -169,7 +169,8 @@ def churn(
 
 
 def churn_times(events: Iterable[Event]) -> dict[str, list[int]]:
-    """Returns, by prefix, the times at which too many new ids had appeared. Ids that are still in use count too."""
+    """Returns a mapping from prefix to the times at which too many new ids had appeared. Ids that are still in use
+    count too."""
     found = {prefix: _times_of_many(of_prefix) for prefix, of_prefix in _by_prefix(events).items()}
     return {prefix: times_ms for prefix, times_ms in found.items() if times_ms}
 
@@ -188,8 +189,8 @@ def new_ids(events: Iterable[Event], prefixes: Collection[str]) -> list[Event]:
 
 
 def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Returns the births of ids by prefix, in the order of the log's times. Leaves out other events, and ids that have
-    no part that numbers an instance."""
+    """Returns a mapping from prefix to the births of its ids, in the order of the log's times. Leaves out other events,
+    and ids that have no part that numbers an instance."""
     found: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e.at_ms, e.sequence)):
         if event.cause == CauseCode.INITIALIZED and event.from_state == NEVER_SEEN:

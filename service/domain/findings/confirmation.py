@@ -98,8 +98,8 @@ class Confirmed:
 
     @staticmethod
     def by_leader(unowned: Unowned, broker: int, asked_at_ms: int, *, described: bool) -> Confirmed:
-        """Returns the result of step 3, proven by an answer of the partition's leader. `described`: the answer is to
-        DescribeProducers; False: to ListOffsets."""
+        """Returns the result of step 3, proven by an answer of the partition's leader. `described`: True if the answer
+        is to DescribeProducers, False if it is to ListOffsets."""
         question, text = (
             ("DescribeProducers", "the entry is still open")
             if described
@@ -118,7 +118,7 @@ NEXT: Final[dict[type[Confirmation], frozenset[type[Confirmation]]]] = {
     Unowned: frozenset({Open, Confirmed}),
     Confirmed: frozenset(),
 }
-"""For each state, the states that may follow."""
+"""Maps a state to the states that may follow it."""
 
 
 def move(before: Confirmation, after: Confirmation) -> Confirmation:

@@ -105,9 +105,9 @@ class FencingFacts(Facts):
 
 
 def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
-    """Returns the fences to report with each conflict, by the sequence of the fence that proves the conflict. A fence
-    proves a conflict if it is the last of TAKEOVERS or more takeovers of one id, in one run and within QUIET_MS. Each
-    fence is reported once, with the first fence that proves a conflict."""
+    """Returns a mapping from the sequence of a fence that proves a conflict to the fences to report with that conflict.
+    A fence proves a conflict if it is the last of TAKEOVERS or more takeovers of one id, in one run and within
+    QUIET_MS. Each fence is reported once, with the first fence that proves a conflict."""
     found = {}
     for takeovers in _contested(events):
         begin = first = 0

@@ -233,8 +233,8 @@ class Finding:
 
     @property
     def command(self) -> str | None:
-        """Returns Kafka's own command that writes the ABORT marker, ready to be pasted; None where no ABORT is
-        advised, and unless the finding is confirmed and open."""
+        """Returns Kafka's own command that writes the ABORT marker, ready to be pasted; None if no ABORT is advised, or
+        if the finding is a candidate or resolved."""
         if self.status != Status.CONFIRMED:
             return None
         return self._kafka_transactions("abort", f" --start-offset {self.subject.start_offset}")
@@ -253,8 +253,8 @@ class Finding:
 
     @property
     def contradiction(self) -> Contradiction | None:
-        """Returns the contradiction between two readings that makes the decision unknown; None if no contradiction
-        does."""
+        """Returns the contradiction between two readings that makes the decision unknown; None if the decision is
+        known, or is unknown for another reason."""
         reason = self.observation.reason
         decided_by = reason.decided_by if isinstance(reason, HangReason) else None
         return decided_by if isinstance(decided_by, Contradiction) else None

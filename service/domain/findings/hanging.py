@@ -94,10 +94,11 @@ class HangingFacts(Facts):
             )
         if self.may_write_unlisted and decision in (Decided.ABORT, Decided.NONE):
             return (
-                f"No committed transaction has written to it yet, but {self.name} can still do so under this epoch,"
-                " without listing the partition: stop its producer, or let it initialise again, which aborts the open"
-                " transaction of the id and discards its records. Then, if the decision stays the same, write the ABORT"
-                " marker with `txnscope resolve`: the marker discards the records of this finding."
+                f"No committed transaction has written to it yet, but {self.name} can still write to it under this"
+                " epoch in a transaction that does not list the partition, and commit that transaction: stop the"
+                " producer, or let it initialise again, which aborts the open transaction of the id and discards its"
+                " records. Then, if the decision is still the same, write the ABORT marker with `txnscope resolve`: the"
+                " marker discards the records of this finding."
             )
         if decision == Decided.COMMIT:
             text = (

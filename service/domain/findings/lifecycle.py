@@ -122,8 +122,8 @@ def _omitted(known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> 
 def _uncounted(
     stored: Mapping[Key, Finding], observations: Iterable[Observation]
 ) -> dict[Key, tuple[Observation, tuple[Occurrence, ...]]]:
-    """Returns, by kind and subject, the observation and its occurrences that were not counted yet. Leaves out
-    observations of events without new occurrences."""
+    """Returns a mapping from (kind, subject) to the observation and its occurrences that were not counted yet. Leaves
+    out observations of events without new occurrences."""
     by_key: dict[Key, list[Observation]] = {}
     for observation in observations:
         by_key.setdefault((observation.kind, observation.subject), []).append(observation)

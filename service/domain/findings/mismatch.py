@@ -23,17 +23,18 @@ from service.domain.transaction_log.states import NAMES
 NOT_FOUND: Final = "not found"
 
 _NOT_LOADED: Final = (
-    "The coordinator may have loaded its partition only in part, and then never ends the open transactions of these"
-    ' ids. Search the log of the broker for "Error loading transactions"; move the leadership to another broker,'
-    " or upgrade if loading fails on a record (fixed in 4.3)."
+    "The coordinator may have loaded its partition only in part. Then it never ends the open transactions of the ids"
+    ' that it did not load. Search the log of the broker for "Error loading transactions"; move the leadership of the'
+    " partition to another broker, or upgrade if loading fails on a record (fixed in 4.3)."
 )
 _OTHERWISE: Final = (
-    "The coordinator knows the id, but its memory differs from the transaction log. Either an append that it takes for"
-    " failed is in the transaction log, or it has raised the epoch for an abort that it could not write: search the log"
-    " of the broker for failed appends, and check the ISR of the partition. Or it has loaded the partition only up to a"
-    ' record that it cannot read (before 4.3): search the log of the broker for "Error loading transactions". If the'
-    " difference stays, move the leadership of the partition to another broker: the partition is then loaded anew, and"
-    " the decision in the transaction log is completed. If it is an abort, the records are discarded."
+    "The coordinator knows the id, but its memory differs from the transaction log. There are three possible"
+    " causes. The transaction log may have an append that the coordinator considers failed, or the coordinator may have"
+    " raised the epoch for an abort that it could not write: search the log of the broker for failed appends, and check"
+    " the ISR of the partition. Or the coordinator may have loaded the partition only up to a record that it cannot"
+    ' read (before 4.3): search the log of the broker for "Error loading transactions". If the difference stays, move'
+    " the leadership of the partition to another broker: the partition is then loaded anew, and the decision in the"
+    " transaction log is completed. If the decision is an abort, the records are discarded."
 )
 
 
@@ -81,24 +82,25 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A coordinator's answer, and the id's row in the store. When the row was read, the log was known up to a time
-    after the answer."""
+    """A coordinator's answer, and the id's row in the store. When the row was read, everything written to the log up to
+    the time of the answer was known."""
 
     answer: CoordinatorAnswer
     now: IdState
 
 
 def is_comparable(answer: CoordinatorAnswer, now: IdState | None, context: Context) -> bool:
-    """Returns whether the log is known past the time of the answer, and has no new record of the id since the question
-    was sent."""
+    """Returns whether everything written to the log up to the time of the answer is known, and includes no new record
+    of the id since the question was sent."""
     if now is None or now.offset != answer.offset:
         return False
     return context.log.known_until_ms.get(now.partition, -1) > answer.answered_at_ms
 
 
 def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context: Context) -> RoundResult:
-    """Returns the result of the comparison. `suspects`: ids that differed in an earlier round. The first time that an
-    id differs, the finding is only a candidate, because an append may be under way."""
+    """Returns the round's result, with an observation for each answer that contradicts the log. `suspects`: ids that
+    differed in an earlier round. The first time that an id differs, the finding is only a candidate, because an append
+    may be under way."""
     compared, known = list(compared), set(suspects)
     return RoundResult(
         tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if _differs(c, context)),

@@ -32,11 +32,12 @@ NEAR_DEADLINE: Final = 4
 """A transaction of a two-phase sink is near its deadline when a quarter of its timeout, or less, is left."""
 
 Makers = Mapping[bytes, Application]
-"""The makers of ids, by id, as far as the store was queried for them."""
+"""Maps an id to its maker. Has only the ids for which the store was queried."""
 
 Missing = Mapping[bytes, tuple[WithoutMarker, ...] | None]
-"""By id, the partitions that have no marker yet, as the id's coordinator reports them (`CoordinatorAnswer.missing`);
-empty if all markers are acknowledged. None: the coordinator was not asked, or did not answer."""
+"""Maps an id to the partitions that have no marker yet, as the id's coordinator reports them
+(`CoordinatorAnswer.missing`): empty if all markers are acknowledged, None if the coordinator was not asked or did not
+answer."""
 
 
 class NewestState(Protocol):
@@ -113,7 +114,10 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
     place = place_of(one, context)
     heals = None if place.was_left_behind else abort_due_ms(one, context.log)
     if place.was_left_behind:
-        ends = "it is not known whether its timeout ends it: its record was left behind when partitions were added"
+        ends = (
+            "it is not known whether the timeout ends the transaction, because its record was left behind when"
+            " partitions were added to the transaction log"
+        )
     elif times_out is None or heals is None:
         ends = "it has no timeout (two-phase commit): only its application ends it"
     else:
@@ -152,8 +156,9 @@ def _is_near(one: IdState, context: Context) -> bool:
 
 
 class Surroundings(NamedTuple):
-    """Facts that help to explain overdue transactions. `written_ms`: by partition of the transaction log, the newest
-    timestamp of a record (of the most recently updated ids only). `answers`: by id, the coordinator's answer."""
+    """Facts that help to explain overdue transactions. `written_ms`: a mapping from partition of the transaction log to
+    the newest timestamp of a record there (of the most recently updated ids only). `answers`: a mapping from id to the
+    coordinator's answer."""
 
     written_ms: Mapping[int, int] = {}
     answers: Mapping[bytes, Answer] = {}
@@ -184,7 +189,7 @@ def _sink(one: IdState, maker: Application = NOTHING) -> Sink:
 
 def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Observation:
     due_ms = abort_due_ms(one, context.log)
-    assert due_ms is not None, "an overdue transaction has a due time"
+    assert due_ms is not None, "an overdue transaction must have a due time"
     place = place_of(one, context)
     # the newest record may be this id's own: a client can still add partitions
     goes_on = surroundings.written_ms.get(one.partition, -1) > max(due_ms, one.timestamp_ms)
@@ -205,7 +210,7 @@ def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Obse
         due_ms,
         "brokers' configs",
         f"open since {utc(one.started_at_ms or 0)}, timeout {duration(one.timeout_ms)}; the coordinator checks"
-        f" every {duration(context.log.limits.scan_ms)}{_assumed(context)}: its abort was due by"
+        f" every {duration(context.log.limits.scan_ms)}{_assumed(context)}, so the abort was due by"
         f" {utc(due_ms)}",
     )
     return about_id(
@@ -257,7 +262,7 @@ def _stuck(one: IdState, missing: tuple[WithoutMarker, ...] | None, context: Con
         more = f" and {len(missing) - MOST_LEADERS:,} more" if len(missing) > MOST_LEADERS else ""
         evidence.append(Evidence(one.timestamp_ms, "DescribeTransactions", f"no marker yet on {places}{more}"))
     elif missing is not None:
-        evidence.append(Evidence(one.timestamp_ms, "coordinator", "no partition lacks its marker"))
+        evidence.append(Evidence(one.timestamp_ms, "coordinator", "all markers are acknowledged"))
     facts = StuckFacts(
         one.name,
         one.state == PREPARE_COMMIT,

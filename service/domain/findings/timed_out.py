@@ -144,7 +144,7 @@ def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
 MANY_IDS: Final = 5
 
 Participants = Mapping[tuple[bytes, int], Sequence[tuple[str, int]]]
-"""By (id, producer id), the partitions of the last transaction that ended, as (topic, partition)."""
+"""Maps (id, producer id) to the partitions of the last transaction that ended, as (topic, partition)."""
 
 
 Burst = tuple[Event, ...]
@@ -213,7 +213,7 @@ class CorrelatedFacts(Facts):
             "This is mostly the trace of an outage of brokers, of the network or of the application itself: these"
             " transactions were not ended within their transaction.timeout.ms. Their records are discarded."
             f"{checkpoint(self.may_be_two_phase)} Producers of the old protocol that still run are fenced by these"
-            " aborts, with or without a second instance: start them again. To survive such an outage, raise"
+            " aborts, even without a second instance: start them again. To survive such an outage, raise"
             " transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms)."
         )
         if not self.sink_ids:

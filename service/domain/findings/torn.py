@@ -112,10 +112,10 @@ class TornFacts(Facts):
         if self.as_decided is not None:
             rest.append(f"{decided} on {self.as_decided}")
         if self.unseen:
-            rest.append(f"on {self.unseen} more of its partitions no marker was read")
+            rest.append(f"no marker was read on {self.unseen} more of its partitions")
         advice = _OF_GONE if self.otherwise is None else _OF_COMMITTED if self.is_commit else _OF_ABORTED
         if self.otherwise is not None and self.gone is not None:
-            advice = f"{advice} Of the deleted records: {_OF_GONE}"
+            advice = f"{advice} For the deleted records: {_OF_GONE}"
         return Words(f"a transaction of {self.name} was {decided}, and {'; '.join(parts)}", advice, "; ".join(rest))
 
 

@@ -119,7 +119,7 @@ class DataGapFacts(Facts):
             + (
                 "Counts and history of this partition's ids are incomplete for the gap."
                 if topic == TOPIC
-                else "For the gap, the counted volume and markers of the partition are incomplete."
+                else "The counted volume and markers of this partition are incomplete for the gap."
             ),
         )
 

@@ -82,7 +82,7 @@ class Compared(NamedTuple):
     - `results`: the results for the oldest decisions, as far as they can be judged now; no later batch changes these
       results.
     - `contradictions`, `gone`: the markers and the lost records that make decisions torn.
-    - `own`: by decision, the markers that carry out the decision.
+    - `own`: a mapping from decision to the markers that carry it out.
     - `used`: the markers that need not be kept any longer.
     - `ownerless`: partitions on which a decision in `results` has no marker of its own. On such a partition, records
       that no marker ended may belong to the decision's transaction.
@@ -100,9 +100,9 @@ class Compared(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """The result of matching the ended logs of a partition with decisions. `own`: by decision, its marker there;
-    `unclear`: decisions for which the logs prove nothing; `later`: decisions that were made after these logs had
-    ended."""
+    """The result of matching the ended logs of a partition with decisions. `own`: a mapping from decision to its marker
+    on the partition; `unclear`: decisions for which the logs prove nothing; `later`: decisions that were made after
+    these logs had ended."""
 
     own: dict[Decision, SeenMarker]
     gone: list[GoneRecords]
@@ -117,8 +117,8 @@ def compare(
     ended: Mapping[TopicPartition, Sequence[EndedLog]] = {},
 ) -> Compared:
     """Compares the decisions of one producer id with its markers. Decisions are in the order of the transaction log,
-    markers in any order. `closed`: by decision, the partitions on which the decision is closed; `ended`: by partition,
-    the logs that ended before the transaction log was read to its end."""
+    markers in any order. `closed`: a mapping from decision to the partitions on which it is closed; `ended`: a mapping
+    from partition to its logs that ended before the transaction log was read to its end."""
     after_ms = _once(decisions)
     decisions = list(after_ms)
     by_place: dict[TopicPartition, list[SeenMarker]] = {}

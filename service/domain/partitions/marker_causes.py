@@ -20,8 +20,8 @@ somebody may have written the marker by hand."""
 
 class Decision(NamedTuple):
     """A decision to end one or more transactions of a producer id. The markers of the decision were written from
-    `from_ms` to `until_ms` (None: perhaps not all are written yet). `marker`: COMMIT or ABORT. `by_hand`: a person
-    decided, not a coordinator. `marker_epoch`: the producer epoch of the markers; None: not known."""
+    `from_ms` to `until_ms` (None: perhaps not all are written yet). `marker`: COMMIT or ABORT. `by_hand`: True if a
+    person decided, False if a coordinator did. `marker_epoch`: the producer epoch of the markers; None: not known."""
 
     marker: MarkerType
     from_ms: int
@@ -62,14 +62,15 @@ class KnownPeriod(NamedTuple):
 def cause_of_marker(
     marker: MarkerType, epoch: int | None, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
 ) -> MarkerCause | None:
-    """Returns the cause of the decision that fits the marker best. The confidence is AMBIGUOUS if the decision fits
-    only on the assumption that clocks differ by more than CLOSE_MS.
+    """Returns the cause of the marker: the cause of the decision that fits the marker best. The confidence is AMBIGUOUS
+    if that decision fits only on the assumption that clocks differ by more than CLOSE_MS.
 
     `epoch`: the marker's producer epoch; None: not known. `decisions`: all known decisions of its producer id;
     `period`: the span of time for which `decisions` is complete; None if there is none.
 
-    A marker that fits no decision and lies in `period` was written without the coordinator: by `kafka-transactions.sh
-    abort`, or another tool that sends WriteTxnMarkers. Returns None if the cause cannot be known.
+    A marker that fits no decision and lies in `period` was probably (LIKELY) written without the coordinator: by
+    `kafka-transactions.sh abort`, or by another tool that sends WriteTxnMarkers. Returns None if the cause cannot be
+    known.
     """
     fitting = [
         (distance_ms, -decision.from_ms, decision)

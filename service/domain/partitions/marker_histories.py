@@ -95,9 +95,9 @@ class Contradiction(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """The result of matching the markers of one partition with decisions. `own`: by decision, its marker; if the marker
-    was repeated, the repetition that ended records, or else the first marker. `unclear`: the decisions for which the
-    partition proves nothing."""
+    """The result of matching the markers of one partition with decisions. `own`: a mapping from decision to its marker;
+    if the marker was repeated, to the repetition that ended records, or else to the first marker. `unclear`: the
+    decisions for which the partition proves nothing."""
 
     own: dict[Decision, SeenMarker]
     contradictions: frozenset[Contradiction]

@@ -106,8 +106,8 @@ def own_decisions(
     *,
     is_whole: bool,
 ) -> dict[int, OwnDecision]:
-    """Returns the decisions about those records of the producer id that have no marker of their own, by the first
-    offset of their span.
+    """Returns the decisions about those records of the producer id that have no marker of their own, keyed by the first
+    offset of the records' span.
 
     `spans`: the spans of all producers, in order; `before`: the batches in front of the spans. `transactions`: the
     transactions of the producer id, in the order of the log; an undecided transaction comes last. `is_whole`: the
@@ -155,9 +155,9 @@ class LostCommit(NamedTuple):
 
 
 def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit]) -> dict[int, OwnDecision]:
-    """Returns, by the first offset of a span, the decision that a finding reports about the span. The spans of a
-    finding are those of its producer id from the finding's first record up to the marker that ended the records, if
-    there is such a marker yet."""
+    """Returns a mapping from the first offset of a span to the decision that a finding reports about the span. The
+    spans of a finding are those of its producer id from the finding's first record up to the marker that ended the
+    records, if there is such a marker yet."""
     found = {}
     for one in findings:
         its = [

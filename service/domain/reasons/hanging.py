@@ -173,7 +173,7 @@ class ForeignSign(StrEnum):
 
 
 _SIGNS: Final = {
-    ForeignSign.EPOCH: "their epoch {0.found} is above {0.limit}, the highest that the id of that producer id had here",
+    ForeignSign.EPOCH: "their epoch {0.found} is above {0.limit}, the highest epoch that their producer id had here",
     ForeignSign.ORDER: "they existed before an id got that producer id and epoch here",
     ForeignSign.OLDER: "their timestamps are {0.minutes:,} minutes before an id got that producer id and epoch here",
     ForeignSign.SEQUENCE: "they begin with sequence {0.found}, and a producer begins with 0",
@@ -204,9 +204,9 @@ class ForeignRecords(Reason):
     def __str__(self) -> str:
         if self.sign == ForeignSign.COMMITTED:
             return (
-                f"the COMMIT marker at offset {self.found} is of its producer id, which no known transactional.id had:"
-                " its records came from another cluster, or from a copy, or the records of their id are gone, or"
-                " somebody wrote that marker by hand"
+                f"the COMMIT marker at offset {self.found} has the producer id of these records, and no known"
+                " transactional.id had that producer id: these records came from another cluster, or from a copy, or"
+                " the records of their id are gone from the transaction log, or somebody wrote that marker by hand"
             )
         text = "its records were not written in this cluster, but came from another one, or from a copy"
         return f"{text}: {_SIGNS[self.sign].format(self)}"

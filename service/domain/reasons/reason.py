@@ -14,7 +14,7 @@ class Reason:
     Its fields are text, numbers, truth values, reasons, None, or tuples of these.
 
     The text of a reason is one line for people, without a full stop: `sentence`, in which `{0.x}` stands for an
-    attribute, or an own `__str__`.
+    attribute, or a `__str__` of the subclass.
     """
 
     code: ClassVar[str]

@@ -53,12 +53,12 @@ class BeingConfirmed(Reason):
 
     def __str__(self) -> str:
         if self.has_other_owner:
-            return "the transactional.id that owns its producer id cannot have written it: being checked again"
+            return "the transactional.id that owns its producer id cannot have written it; it is being checked again"
         if self.owner_state is None:
-            return "no owner of its producer id is known: being checked again"
+            return "no owner of its producer id is known; it is being checked again"
         return (
             f"its transactional.id is in state {self.owner_state}, and the log has no transaction that will end the"
-            " open records: being checked again"
+            " open records; it is being checked again"
         )
 
 

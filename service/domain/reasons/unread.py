@@ -146,7 +146,7 @@ class TopicGone(Reason):
 
     topic: str
     code = "topic_gone"
-    sentence = "topic {0.topic} no longer exists: waiting for it"
+    sentence = "topic {0.topic} no longer exists; waiting until it exists again"
 
 
 class TransactionsSeen(StrEnum):

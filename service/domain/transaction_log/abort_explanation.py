@@ -42,9 +42,9 @@ _ENDS: Final = {
         " ended it between its timeout and the coordinator's scan, the log would look the same."
     ),
     (CauseCode.FENCED, Confidence.LIKELY): (
-        "An InitProducerId for its transactional.id came while it was open, and a producer was let in right after that,"
-        f" so its producer was fenced. {_RESTART_OR_TWO} A producer that asked for a new epoch itself (KIP-360) and was"
-        " created anew at once looks the same."
+        "While it was open, an InitProducerId for its transactional.id came, and right after that a producer was let"
+        f" in, so the producer of this transaction was fenced. {_RESTART_OR_TWO} A producer that asked for a new epoch"
+        " itself (KIP-360) and was created anew at once looks the same."
     ),
     (CauseCode.FENCED, Confidence.AMBIGUOUS): (
         "Aborted because of an InitProducerId for its transactional.id; the log does not show who sent it. If no Empty"

@@ -39,7 +39,7 @@ COUNTED_AS: Final = {
     CauseCode.ADMIN: "admin",
     CauseCode.UNATTRIBUTED: "unattributed",
 }
-"""By cause, the field of Aborts that counts the aborts with this cause."""
+"""Maps a cause to the field of Aborts that counts the aborts with this cause."""
 
 
 FIRST_MS: Final = -(2**62)

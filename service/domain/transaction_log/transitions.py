@@ -37,7 +37,7 @@ BEFORE: Final[dict[int, frozenset[int]]] = {
     COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
     EXPIRED: EXPIRABLE,
 }
-"""By state, the states that may come directly before it."""
+"""Maps a state to the states that may come directly before it."""
 
 LAST_EPOCH: Final = 32_767
 """The highest epoch, reserved for the coordinator's last PrepareX under a producer id."""

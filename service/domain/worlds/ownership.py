@@ -34,9 +34,9 @@ def foreign_records(
 
 
 def _without_owner(entry: EntryRead) -> ForeignRecords | None:
-    """Returns a sign that a producer id that no id of this cluster had is that of another cluster. A COMMIT marker is
-    such a sign: a coordinator writes it only for an id in its log. (A COMMIT by hand looks the same, and no marker is
-    advised then, either.)"""
+    """For a producer id that no id of this cluster had: returns a sign that it is a producer id of another cluster;
+    None if there is no sign. A COMMIT marker is such a sign: a coordinator writes it only for an id in its log. (A
+    COMMIT by hand looks the same, and no marker is advised then, either.)"""
     committed = next((one for one in reversed(entry.facts.markers) if one.is_commit), None)
     if committed is not None:
         return ForeignRecords(ForeignSign.COMMITTED, committed.offset, 0)

@@ -138,8 +138,8 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
         if hidden:
             holes = _count(len(hidden), "hole")
             text = (
-                f"epochs and the order of writes exclude that {holes} of the transaction log hide the entry's"
-                " transaction"
+                f"epochs and the order of writes rule out that the entry's transaction is hidden in {holes} of the"
+                " transaction log"
             )
         proofs.add(ProofKind.COMPLETENESS, TOPIC, text)
     return left

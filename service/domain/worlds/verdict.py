@@ -149,7 +149,7 @@ NEXT: Final[dict[State, frozenset[State]]] = {
     State.CONTRADICTED: frozenset(),
     State.NO_LOG: frozenset(),
 }
-"""By state, the states that may follow."""
+"""Maps a state to the states that may follow it."""
 
 NOT_READ: Final = undecided(FactsNotRead())
 _NO_LOG: Final = undecided(NoLogAccess())

@@ -110,7 +110,7 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "ssl.engine.factory.class": (f"{_KAFKA}.ssl.DefaultSslEngineFactory",),
 }
-"""The accepted Java classes, by the key whose value names the class: classes of Kafka that behave as txnscope does."""
+"""Maps a key whose value names a Java class to the accepted classes: classes of Kafka that behave as txnscope does."""
 
 
 class _Choice(NamedTuple):

@@ -91,7 +91,7 @@ def test_ids_left_behind_share_one_finding_and_are_no_mismatch(cluster: Cluster,
     one = found[Kind.LOG_EXPANDED]
     assert one.observation.title == (
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks for"
-        " them after its restart"
+        " them once the brokers have restarted"
     )
     assert (one.severity, one.life.count) == (Severity.CRITICAL, 3)
     assert one.observation.detail == (

@@ -503,7 +503,7 @@ def test_an_orphan_that_may_be_copied_has_no_command(lab: Lab) -> None:
     assert (found.status, found.observation.confidence) == ("confirmed", "likely")
     assert (found.observation.decision, found.command) == ("unknown", None)
     assert found.observation.advice.startswith("Write no marker")
-    assert "the COMMIT marker at offset 50 is of its producer id" in found.observation.evidence[-1].text
+    assert "the COMMIT marker at offset 50 has the producer id of these records" in found.observation.evidence[-1].text
 
 
 def test_an_orphan_may_belong_to_an_id_that_the_cleaner_has_removed(lab: Lab) -> None:

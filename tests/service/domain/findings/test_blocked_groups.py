@@ -224,7 +224,7 @@ def test_a_group_with_pending_offsets_waits_on_its_offsets_partition() -> None:
         blocker(RelationKind.HANGING, HOME, start=LSO + 5),
     )
     assert (several.severity, several.self_heals_at_ms) == (Severity.CRITICAL, None)
-    assert "one of 2 open transactions there, at worst the hanging transaction of pay-1" in several.summary
+    assert "one of 2 open transactions (the worst of them: the hanging transaction of pay-1)" in several.summary
 
 
 def test_rules_of_the_id_or_topic_give_owner_and_mute() -> None:

@@ -259,7 +259,7 @@ def test_a_partial_load_is_blamed_first_only_if_the_id_is_not_known(said: dict[s
     one = id_now()
     (found,) = mismatches([Compared(answer(one)._replace(**said), one)], [one.transactional_id], context()).observations
     assert not found.advice.startswith("The coordinator may have loaded its partition only in part")
-    assert "an append that it takes for failed" in found.advice
+    assert "an append that the coordinator considers failed" in found.advice
     (unknown,) = mismatches([Compared(answer(one, NOT_FOUND), one)], [], context()).observations
     assert unknown.advice.startswith("The coordinator may have loaded its partition only in part")
 

@@ -145,6 +145,6 @@ def test_an_entry_whose_owner_is_left_in_an_old_log_partition_is_unknown() -> No
 def test_an_id_that_cannot_have_written_an_entry_is_said_to_be_known() -> None:
     higher = relate(ENTRY, [with_record(OWNER, producer_epoch=3)], KNOWN, is_hanging=False)
     assert str(higher.why) == (
-        "the transactional.id that owns its producer id cannot have written it: being checked again"
+        "the transactional.id that owns its producer id cannot have written it; it is being checked again"
     )
     assert "no owner of its producer id is known" in str(related(None).why)

@@ -59,7 +59,7 @@ SAID = [
     (
         BeingConfirmed("CompleteCommit"),
         "its transactional.id is in state CompleteCommit, and the log has no transaction that will end the open"
-        " records: being checked again",
+        " records; it is being checked again",
     ),
     (ErrorText("two\nlines \0"), "two lines \\x00"),
     (
