@@ -115,8 +115,8 @@ PRODUCER_IDS = _metric(
 EPOCH_MAX = _metric(
     "producer_epoch_max",
     "gauge",
-    "Highest producer epoch of all ids, by transaction protocol of the client; under protocol 2, every transaction raises"
-    " the epoch.",
+    "Highest producer epoch of all ids, by transaction protocol of the client; under protocol 2, every transaction"
+    " raises the epoch.",
     "protocol",
 )
 
