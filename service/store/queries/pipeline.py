@@ -40,7 +40,7 @@ REJECTS_READ: Final = 20
 
 APPEARS_WITHIN_MS: Final = 10_000
 """Longest time (ms) from the start of a cluster's first transaction until brokers of Apache Kafka list
-`__transaction_state`. The coordinator needs the topic before the transaction begins."""
+`__transaction_state`. The coordinator needs the topic before the transaction begins, but brokers may list it later."""
 
 _E, _R, _S = open_entries.c, rejects.c, source_status.c
 

@@ -85,7 +85,7 @@ def find(connection: Connection, cluster_id: int, transactional_id: bytes) -> Id
 
 
 def full_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Returns the whole ids by key; a key without a row maps to itself."""
+    """Returns a mapping from key to the whole id; a key without a row maps to itself."""
     found = {key: key for key in keys}
     if cut := [key for key in found if is_cut(key)]:
         rows = connection.execute(

@@ -90,7 +90,7 @@ class FindingWriter:
 
 
 def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Finding]:
-    """Returns, by key (kind and subject), the newest finding that is open or may still reopen."""
+    """Returns a mapping from key (kind and subject) to the newest finding that is open or may still reopen."""
     rows = connection.execute(
         select(findings)
         .where(
