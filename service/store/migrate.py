@@ -150,7 +150,8 @@ def unknown_text(name: str, revision: str) -> str:
     if _OF_DEVELOPMENT.fullmatch(revision):
         return (
             f"{has}: it is from before the first release, and this version cannot read it; move it away, or give"
-            " --store a new one. A new store fills itself from Kafka; keys, audit, history and counts stay in the old one"
+            " --store a new one. A new store fills itself from Kafka; keys, audit, history and counts stay in the old"
+            " one"
         )
     return f"{has}: it is newer than this version of txnscope; update txnscope, or choose another --store"
 

@@ -78,8 +78,8 @@ class FindingWriter:
             )
 
     def save_truncated(self, counts: Mapping[Kind, int]) -> None:
-        """Replaces the stored numbers, by kind, of findings that were not opened and conditions that were not read
-        because a bound was reached."""
+        """Replaces the stored numbers of findings that were not opened, and of conditions that were not read, because a
+        bound was reached. `counts`: a mapping from kind to number."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
