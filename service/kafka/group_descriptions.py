@@ -29,9 +29,9 @@ class GroupMembers(NamedTuple):
 
 
 def describe_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, GroupMembers | None]:
-    """Returns the members of groups that `node` coordinates. A group gets None if `node` does not report it. The
-    possible reasons: another broker coordinates the group, the group does not exist or is a share group, DESCRIBE on it
-    is missing, or the answer cannot be decoded. Raises KafkaUnavailable or KafkaRefused."""
+    """Returns a mapping from group to its members; `node` coordinates the groups. A group gets None if `node` does not
+    report it. Possible reasons: another broker coordinates the group, the group does not exist or is a share group, the
+    principal has no DESCRIBE on the group, or the answer cannot be decoded. Raises KafkaUnavailable or KafkaRefused."""
     found: dict[str, GroupMembers | None] = dict.fromkeys(groups)
     if not groups:
         return found
@@ -64,8 +64,8 @@ def _described(
     version: int,
     assigned_in: Callable[[Any], Iterable[TopicPartition]],
 ) -> dict[str, GroupMembers | None]:
-    """Returns the members by group, None for a group with an error. Returns an empty dict if the answer cannot be
-    decoded."""
+    """Returns a mapping from group to its members (None: the broker answered with an error about the group). Returns an
+    empty dict if the answer cannot be decoded."""
 
     def read(answer: Any) -> dict[str, GroupMembers | None]:
         return {

@@ -40,17 +40,17 @@ class Committed(NamedTuple):
 
 
 class GroupOffsets(NamedTuple):
-    """The offsets that a group committed. `error`: an error about the group, such as NOT_COORDINATOR or a missing
-    permission; `offsets` is empty then."""
+    """The offsets that a group committed. `error`: 0, or the code of an error about the whole group, such as
+    NOT_COORDINATOR or a missing permission; with an error, `offsets` is empty."""
 
     error: int
     offsets: dict[tuple[str, int], Committed]
 
 
 def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
-    """Returns the groups that broker `node` coordinates. Kafka leaves out groups that the principal may not describe
-    (DESCRIBE on the cluster or the group), without an error. Raises KafkaUnavailable (also while the broker loads
-    groups) or KafkaRefused.
+    """Returns the groups that broker `node` coordinates. Kafka silently leaves out groups that the principal may not
+    describe (DESCRIBE on the cluster or the group). Raises KafkaUnavailable (also while the broker loads groups) or
+    KafkaRefused.
     """
     answer = client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), node)
     if answer.error_code:
@@ -59,8 +59,9 @@ def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
 
 
 def coordinators_of(client: KafkaClient, groups: Sequence[str]) -> dict[str, int]:
-    """Returns the coordinating broker of each group. Leaves out groups that have no known coordinator now, or that may
-    not be described (DESCRIBE on the group). Raises KafkaUnavailable or KafkaRefused.
+    """Returns a mapping from group to the broker that coordinates it. Leaves out groups whose coordinator is not known
+    now, and groups that the principal may not describe (DESCRIBE on the group). Raises KafkaUnavailable or
+    KafkaRefused.
 
     The request makes Kafka create `__consumer_offsets` if this topic does not exist, so call the function only for
     groups that `list_groups` returned.
@@ -87,14 +88,14 @@ def committed(
     require_stable: bool,
     places: Mapping[str, Collection[tuple[str, int]]] | None = None,
 ) -> dict[str, GroupOffsets]:
-    """Returns the offsets that the groups committed. `node` coordinates all these groups. `places`: by group, the
-    partitions to ask for; all partitions of a group that is absent. Needs DESCRIBE on the groups and the topics. A
-    topic without DESCRIBE gets error 29 if `places` names it, and is left out otherwise. Raises KafkaUnavailable or
-    KafkaRefused.
+    """Returns the offsets that the groups committed. `node` coordinates all these groups. `places`: a mapping from
+    group to the partitions to ask for; of a group without an entry, all partitions are asked for. Needs DESCRIBE on the
+    groups and the topics. A topic without DESCRIBE gets error 29 if `places` names it, and is left out otherwise.
+    Raises KafkaUnavailable or KafkaRefused.
 
-    `require_stable`: a partition with a commit in an open transaction is answered with UNSTABLE_OFFSET_COMMIT, as the
-    consumers of the group see it. A request for all offsets covers only partitions with an earlier commit. A partition
-    with nothing but the pending commit appears only if `places` names it.
+    If `require_stable` is True, a partition gets the error UNSTABLE_OFFSET_COMMIT while an open transaction commits an
+    offset of it; the group's consumers get the same error. If such a partition has no earlier commit, the answer
+    contains it only if `places` names it.
     """
     if client.version_of(OffsetFetchRequest.API_KEY) < _BATCHED_OFFSETS:
         return {g: _committed_by_one(client, node, g, require_stable, (places or {}).get(g)) for g in groups}
@@ -112,8 +113,8 @@ def committed(
 
 
 def _topics(of_topic: Any, places: Collection[tuple[str, int]] | None) -> list[Any] | None:
-    """Returns the partitions by topic, as objects of the request class `of_topic`. Returns None if `places` is None; in
-    a request this means all partitions."""
+    """Returns one object of the request class `of_topic` for each topic, with the partitions to ask for. Returns None,
+    which asks for all partitions, if `places` is None."""
     if places is None:
         return None
     return [of_topic(name=topic, partition_indexes=of) for topic, of in by_topic(places).items()]

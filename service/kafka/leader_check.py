@@ -28,8 +28,9 @@ BROKERS_ASKED: Final = 3
 
 
 class CheckedPartition(NamedTuple):
-    """An observation of a partition, made between `asked_at_ms` and the answer. `described`: True if `open` has all
-    open transactions of the partition; False if they cannot be read (no READ on the topic, or a broker before 2.8)."""
+    """An observation of a partition, made between `asked_at_ms` and the answer. `described`: True if `open` contains
+    all open transactions of the partition; False if they cannot be read (no READ on the topic, or a broker before
+    2.8)."""
 
     topic: str
     partition: int
@@ -55,20 +56,19 @@ class LogEnds(NamedTuple):
 
 
 class LeaderCheck:
-    """Checks the leaders before and after each request. Only for use in one thread. `now_ms`: returns the time for
-    every timestamp of this class."""
+    """Checks the leaders before and after each request. Only for use in one thread. `now_ms`: a function that returns
+    the present time."""
 
     def __init__(self, client: KafkaClient, now_ms: Callable[[], int]) -> None:
         self._client, self._now_ms = client, now_ms
         self._brokers: tuple[int, ...] = ()
         self._skipped_until_ms: dict[int, int] = {}
         self.unanswered_at_ms: int | None = None
-        """Time at which a broker was last found not to answer Metadata or DescribeProducers; None if that has not
-        happened."""
+        """Last time at which a broker did not answer Metadata or DescribeProducers; None if that never happened."""
 
     def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
-        """Returns the end offsets of the partitions that kept their leader. These offsets include records above the
-        high watermark, which become readable once a frozen replica leaves the ISR. Raises KafkaFailure."""
+        """Returns the end offsets of the partitions that kept their leader. They may be above the high watermark,
+        because records there become readable once a frozen replica leaves the ISR. Raises KafkaFailure."""
         before = self._leaders({topic})
         asked_at_ms = self._now_ms()
         layout = TopicLayout(topic, "", {})
@@ -82,8 +82,9 @@ class LeaderCheck:
         return LogEnds(asked_at_ms, {p: found[p] for p in unmoved}, {p: layout.leaders[p] for p in unmoved})
 
     def observe(self, places: Collection[TopicPartition]) -> dict[TopicPartition, CheckedPartition]:
-        """Returns the observations by partition; leaves out partitions whose leader changed, did not answer, or
-        answered with an error. If only DescribeProducers is refused, `described` is False. Raises KafkaFailure."""
+        """Returns a mapping from partition to its observation. Leaves out partitions whose leader changed, did not
+        answer, or answered with an error. If the only error is that DescribeProducers is refused for lack of READ, the
+        partition stays, and its `described` is False. Raises KafkaFailure."""
         topics = {topic for topic, _ in places}
         before = self._leaders(topics)
         asked_at_ms = self._now_ms()
@@ -106,8 +107,8 @@ class LeaderCheck:
         return checked
 
     def _leaders(self, topics: set[str]) -> dict[TopicPartition, tuple[str, Leader]]:
-        """Returns (topic id, leader) of each partition, as reported by brokers other than that leader; in a cluster of
-        one broker, by the leader itself. Leaves out a partition if brokers disagree about its leader."""
+        """Returns a mapping from partition to (topic id, leader). Reports of a broker about partitions that it leads
+        itself count only in a cluster of one broker. Leaves out a partition if brokers disagree about its leader."""
         by_broker = self._ask_layouts(topics)
         led: dict[TopicPartition, tuple[str, Leader]] = {}
         doubtful: set[TopicPartition] = set()

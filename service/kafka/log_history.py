@@ -18,7 +18,7 @@ from service.wire.columns import decode
 from service.wire.log_columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, holes
 
 MAX_RECORDS: Final = 300_000
-"""Maximum number of offsets read back from the end of a log partition: some 40 MB, which take less than a second."""
+"""Maximum number of offsets to read before `hi`. So many records are some 40 MB, and are read in less than a second."""
 MAX_S: Final = 5.0
 _FETCH_BYTES: Final = 8 << 20
 
@@ -32,8 +32,8 @@ def id_history(
     lo: int,
     hi: int,
 ) -> LogHistory:
-    """Returns the records of the id in [lo, hi) of a log partition. `listing`: the offsets of the records that list
-    `place`.
+    """Returns the records of the id in [lo, hi) of a log partition. `listing`: the offsets of those records that name
+    the partition `place` as part of the transaction.
 
     `holes`: the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets at which no record
     with a readable key was found. `unread`: the offsets of the id's records that cannot be decoded. If reading ended

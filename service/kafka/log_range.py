@@ -1,5 +1,5 @@
-"""Reads the batches in a range of offsets of one partition, in order and within bounds of bytes and time, from all
-producers or from one producer."""
+"""Reads the batches in a range of offsets of one partition, in order and up to a limit of bytes and of time: the
+batches of all producers, or of one."""
 
 from __future__ import annotations
 

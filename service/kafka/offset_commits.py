@@ -30,8 +30,8 @@ at most 1 MB by default."""
 
 
 class SearchRange(NamedTuple):
-    """The batches to read of an open transaction: all batches from offset `lo` on. `newest_ms`: the timestamp of the
-    transaction's newest batch, as DescribeProducers reports it."""
+    """The batches of an open transaction that are to be read: all from offset `lo` on. `newest_ms`: the timestamp of
+    the transaction's newest batch, as DescribeProducers reports it."""
 
     lo: int
     newest_ms: int
@@ -40,8 +40,8 @@ class SearchRange(NamedTuple):
 @dataclass(slots=True)
 class OffsetCommits:
     """The offsets (group, topic and partition) that the batches of one transaction commit. `has_newest`: these batches
-    include the one with the `newest_ms` of SearchRange. `undecodable`: number of records that could not be decoded, by
-    reason."""
+    include the one with the `newest_ms` of SearchRange. `undecodable`: a mapping from reason to the number of records
+    that could not be decoded."""
 
     offsets: set[OffsetKey] = field(default_factory=set)
     has_newest: bool = False
@@ -49,8 +49,8 @@ class OffsetCommits:
 
 
 class CommitsRead(NamedTuple):
-    """The result of one pass over a partition. `commits`: by producer id, the commits in batches that begin below
-    `reached`. `damaged`: the number of batches that could not be read."""
+    """The result of one pass over a partition. `commits`: a mapping from producer id to its commits in batches that
+    begin below `reached`. `damaged`: the number of batches that could not be read."""
 
     commits: Mapping[int, OffsetCommits]
     reached: int
@@ -61,9 +61,9 @@ class CommitsRead(NamedTuple):
 def read_commits(
     client: KafkaClient, partition: int, leader: Leader, searches: Mapping[int, SearchRange], hi: int
 ) -> CommitsRead:
-    """Reads batches from the lowest `lo` of all searches on. Stops at a batch that is newer than the newest batch of
-    every transaction if all of these have been found, or at `hi`, after PASS_BYTES or after PASS_S. `searches`: by
-    producer id; not empty.
+    """Reads batches from the lowest `lo` of all searches on. Stops at `hi`, after PASS_BYTES or after PASS_S. Once the
+    newest batch of every transaction was found, stops at the first newer batch that belongs to none of them.
+    `searches`: a mapping from producer id to its search; not empty.
 
     Raises KafkaUnavailable. Raises KafkaRefused without READ on the topic.
     """

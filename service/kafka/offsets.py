@@ -26,9 +26,10 @@ _BY_NAME = 9  # later versions are not needed
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Offsets by partition (`found`), and error codes of the partitions without an offset (`errors`).
+    """`found`: a mapping from partition to offset. `errors`: a mapping from partition to error code, for the partitions
+    without an offset.
 
-    For a partition with an error the broker returns offset -1. A partition with an error never appears in `found`.
+    For a partition with an error, the broker returns offset -1; this offset never appears in `found`.
     """
 
     found: dict[int, int]
@@ -39,13 +40,13 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     """Returns the offset `which` (EARLIEST or LATEST) of every partition of the layout, by ListOffsets; asks all
     leaders at the same time.
 
-    Requests carry the leader epoch, so a broker that no longer leads returns an error for the partition. Asked for the
-    high watermark, a leader that does not know it yet returns an error, too (Partition.fetchOffsetForTimestamp). Raises
+    Requests carry the leader epoch, so a broker that no longer leads returns an error for the partition. So does a
+    leader that is asked for the high watermark and does not know it yet (Partition.fetchOffsetForTimestamp). Raises
     KafkaRefused if any leader refuses the whole request; KafkaUnavailable if a leader does not answer and no other
     leader returns an offset.
 
-    `unreplicated`: LATEST is the log end offset, which may be above the high watermark. Kafka returns this offset to a
-    debugging replica (ReplicaManager.fetchOffset).
+    If `unreplicated` is True, LATEST means the log end offset, which may be above the high watermark. Kafka returns
+    this offset if the request names a debugging replica (ReplicaManager.fetchOffset).
     """
     found: dict[int, int] = {}
     refused: dict[int, int] = {}

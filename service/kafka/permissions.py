@@ -1,4 +1,4 @@
-"""Finds out what the principal may do, by requests about topics, ids and groups. Some of these names are invented. The
+"""Finds out what the principal may do, by requests about topics, ids and groups, some of them with invented names. The
 requests write and create nothing."""
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Broker(NamedTuple):
 
 
 class Versions(NamedTuple):
-    """Versions of a broker. `apis`: by key, the highest version of each API. `supported`: the highest level of each
-    feature. `finalized`: the level in force of each finalized feature."""
+    """Versions that a broker reports. `apis`: a mapping from API key to the API's highest version. `supported`: a
+    mapping from feature to its highest supported level. `finalized`: a mapping from finalized feature to its level in
+    force."""
 
     apis: dict[int, int]
     supported: dict[str, int]

@@ -16,8 +16,8 @@ from service.kafka.cluster import broker_ids, by_topic
 from service.kafka.transactions import describe_transactions, list_transactions
 
 AT_ONCE: Final = 500
-"""Maximum number of partitions in a request, as in Kafka's own tool (`TransactionsCommand`): an answer lists all
-producers of each partition."""
+"""Maximum number of partitions in a request, because an answer lists all producers of each partition. Kafka's own tool
+(`TransactionsCommand`) has the same limit."""
 
 TIMEOUT_MS: Final = 2_000
 

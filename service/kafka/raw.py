@@ -1,10 +1,10 @@
 """Requests that txnscope encodes itself, and their answers as bytes, over the connections of kafka-python ("the
 library").
 
-Used for requests that the library lacks, and for requests that the library encodes too slowly (thousands of partitions
-many times a minute). These classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser`
-(3.0.12) call on a request and on its answer. The library contains Kafka's own schemas; the files in `schemas` are the
-schemas of Kafka 4.3.1 that the library lacks.
+Used for requests that the library lacks, and for requests that it encodes too slowly, because they name thousands of
+partitions and are sent many times a minute. These classes have the few methods that `kafka.net.connection` and
+`kafka.protocol.parser` (3.0.12) call on a request and on its answer. The library contains Kafka's own schemas; the
+files in `schemas` are the schemas of Kafka 4.3.1 that the library lacks.
 """
 
 from __future__ import annotations

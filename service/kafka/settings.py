@@ -146,7 +146,8 @@ class ClientSettings:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Turns a ValueError into BadClientConfig. The text names the file, and shows no value of a config provider."""
+        """Turns a ValueError into BadClientConfig. The new text names the file, and hides values from config
+        providers."""
         try:
             yield
         except ValueError as e:
@@ -157,16 +158,16 @@ class ClientSettings:
 
 
 class Clients(NamedTuple):
-    """The connection settings of all clusters. `by_name`: the settings of each cluster that has settings of its own.
-    `other`: the settings of all other clusters; None if their brokers are not known."""
+    """The connection settings of all clusters. `by_name`: a mapping from the name of a cluster to its own settings.
+    `other`: the settings of every cluster without its own; None if there are no such settings."""
 
     other: ClientSettings | None
     by_name: Mapping[str, ClientSettings]
 
 
 def _addresses(text: str) -> tuple[str, ...]:
-    """Returns the addresses in the text as HOST:PORT. A scheme in front of an address is dropped, as in Java:
-    `security.protocol` decides. Raises ValueError."""
+    """Returns the addresses in the text as HOST:PORT. A scheme in front of an address is dropped, as in Java, because
+    only `security.protocol` has an effect. Raises ValueError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise ValueError("no HOST:PORT given")

@@ -31,7 +31,8 @@ class ShareOffset(NamedTuple):
 
 
 class ShareGroupOffsets(NamedTuple):
-    """The offsets of a share group by partition, None where the offset could not be read; empty if `error` is not 0."""
+    """`offsets`: a mapping from partition to a share group's offset there (None: it could not be read). The mapping is
+    empty if `error` is not 0."""
 
     error: int
     offsets: Mapping[TopicPartition, ShareOffset | None]
@@ -43,7 +44,7 @@ def reports_offsets(client: KafkaClient) -> bool:
 
 
 def share_offsets(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, ShareGroupOffsets]:
-    """Returns the offsets of share groups that `node` coordinates, on all partitions that they have read. Needs
+    """Returns the offsets of share groups that `node` coordinates, on all partitions that these groups have read. Needs
     DESCRIBE on the groups, and on the topics. Raises KafkaUnavailable (also for an answer that cannot be decoded) or
     KafkaRefused."""
     if not groups:

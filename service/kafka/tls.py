@@ -80,7 +80,7 @@ def _narrow(made: ssl.SSLContext, properties: Mapping[str, str]) -> None:
         allowed.discard("TLSv1.3")
     if not allowed:
         given = [f"{key}={properties[key]}" for key in (NEWEST, ENABLED, CIPHERS) if key in properties]
-        raise ValueError(f"{', '.join(given)} leave neither TLSv1.2 nor TLSv1.3")
+        raise ValueError(f"{', '.join(given)}: neither TLSv1.2 nor TLSv1.3 is left")
     versions = [VERSIONS[one] for one in allowed]
     made.minimum_version, made.maximum_version = min(versions), max(versions)
     if older:

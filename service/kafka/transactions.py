@@ -16,8 +16,8 @@ from service.kafka.cluster import broker_ids, topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 _DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)
-"""Error codes of a broker that does not know the id under the producer id in question. NONE: the broker's answer has
-another producer id. TRANSACTIONAL_ID_NOT_FOUND: the broker does not know the id at all."""
+"""Error codes in the answer of a broker that does not know the id with the producer id in question. NONE: the broker
+knows the id with another producer id. TRANSACTIONAL_ID_NOT_FOUND: the broker does not know the id at all."""
 
 
 class TransactionDescription(NamedTuple):
@@ -46,8 +46,8 @@ def list_transactions(
     client: KafkaClient, node: int, producer_ids: Sequence[int] = (), timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> list[ListedId]:
     """Returns the ids that broker `node` coordinates; if `producer_ids` are given, only ids that have one of these
-    producer ids. Kafka leaves out ids that the principal may not describe, without an error: a missing id may still
-    exist.
+    producer ids. Kafka silently leaves out ids that the principal may not describe. So an id that is missing from the
+    result may still exist.
 
     Raises KafkaUnavailable (also while the broker loads any part of the transaction log) or KafkaRefused.
     """
@@ -86,8 +86,9 @@ def describe_transactions(
 def no_coordinator_knows(
     client: KafkaClient, transactional_id: str, producer_id: int, timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> bool | None:
-    """Returns whether no coordinator will end the transaction of an id that was left behind; None if that is not known
-    now.
+    """Returns True if no coordinator will end the transaction of the id, False if a broker still ends it, and None if
+    this is not known now. The id's records were left behind in its former partition of the transaction log when
+    partitions were added to the log.
 
     If a broker describes the id with `producer_id`, returns False: that broker has not restarted since partitions were
     added, and still ends the transaction. Returns True if two conditions are met. Every broker answers that it is not
@@ -123,8 +124,8 @@ def describe_request(ids: Sequence[str]) -> Any:
 
 
 def descriptions_in(answer: Any) -> dict[str, TransactionDescription]:
-    """Returns the descriptions in a coordinator's answer. Leaves out ids that the broker cannot describe now: no
-    permission (DESCRIBE on the id), not the coordinator any more, still loading.
+    """Returns the descriptions in a coordinator's answer. Leaves out ids that the broker does not describe now: the
+    principal has no DESCRIBE on the id, or the broker is not the coordinator any more, or is still loading.
     """
     found = {}
     for one in answer.transaction_states:

@@ -27,7 +27,7 @@ class Ask(Protocol):
 
 def path_of(segments: Sequence[str], query: Mapping[str, str | Sequence[str]]) -> str:
     """Returns the path below `/api/v1`, with the query. Raises Refused for a segment that is `.` or `..`, or contains a
-    slash: servers interpret these even when they are encoded. No cluster or topic has such a name."""
+    slash, because servers interpret such segments even when they are encoded. No cluster or topic has such a name."""
     for one in segments:
         if "/" in one or one in (".", ".."):
             raise Refused(f"no cluster or topic has the name {one!r}")
@@ -39,7 +39,7 @@ def answer_of(status: int, body: bytes) -> dict[str, Any]:
     """Returns the JSON of an answer. Raises Refused, with the detail of the problem (RFC 9457), for an error."""
     answer = json.loads(body)
     if not isinstance(answer, dict):
-        raise Refused("the answer is no JSON object", status)
+        raise Refused("the answer is not a JSON object", status)
     if status >= 400:
         raise Refused(str(answer.get("detail") or answer.get("title")), status)
     return answer

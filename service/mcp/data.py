@@ -1,5 +1,5 @@
-"""Puts the data of a cluster into answers: names and foreign texts as strings of bounded length in fields of their own,
-and the answer as JSON in ASCII.
+"""Puts the data of a cluster into answers. Names, and texts that txnscope did not write, are strings of bounded length
+in fields of their own. The answer is JSON in ASCII.
 
 In ASCII, invisible characters, marks that change the direction of writing, and letters that look like others become
 visible escapes.
@@ -39,8 +39,8 @@ def shortened(text: str, most_bytes: int = NAME_BYTES) -> str:
 
 
 def name(field: str, text: str | None) -> Fields:
-    """Returns the field with the name; an empty mapping if `text` is None. If the name is cut, a second field contains
-    the length of the whole name."""
+    """Returns a mapping in which `field` has the name `text`; an empty mapping if `text` is None. If the name is cut, a
+    second field contains the length of the whole name."""
     if text is None:
         return {}
     shown = shortened(text)
@@ -48,8 +48,8 @@ def name(field: str, text: str | None) -> Fields:
 
 
 def names(field: str, texts: Sequence[str]) -> Fields:
-    """Returns the field with the first NAMES names, and a field with the number of names that are left out. Returns an
-    empty mapping if there are no names."""
+    """Returns a mapping in which `field` has the first NAMES names. If names are left out, a second field contains
+    their number. Returns an empty mapping if there are no names."""
     if not texts:
         return {}
     return {field: [shortened(one) for one in texts[:NAMES]]} | more(field, len(texts) - NAMES)

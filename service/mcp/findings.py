@@ -41,7 +41,8 @@ _NUMBERS: Final = ("partition", "producer_id", "producer_epoch", "start_offset")
 _READ: Final = 50
 _RANKS: Final = {severity.value: severity.rank for severity in Severity}
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""Kafka's own rule for names of topics. A command with another name would not be safe to paste."""
+"""Matches the names of topics that Kafka allows. A command with any other text as the topic would not be safe to
+paste."""
 
 
 def uri_of(alert: str) -> str:

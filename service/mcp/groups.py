@@ -40,7 +40,8 @@ async def why_is_group_blocked(ask: Ask, cluster: str, group: str) -> Fields:
 
 
 def _is_blocked(rows: Sequence[Row], *, is_whole: bool) -> bool | None:
-    """Returns whether some row says that the group is blocked; None if none does, but not all rows are known."""
+    """Returns True if some row says that the group is blocked. Otherwise, returns False if `is_whole` is True and no
+    row is unknown, else None."""
     if any(one["relation"] in _BLOCKED for one in rows):
         return True
     return False if is_whole and all(one["relation"] != GroupRelation.UNKNOWN for one in rows) else None
@@ -49,8 +50,8 @@ def _is_blocked(rows: Sequence[Row], *, is_whole: bool) -> bool | None:
 async def _nothing_seen(ask: Ask, cluster: str) -> str:
     counts = (await ask("clusters", cluster))["partitions"]
     seen = (
-        "No group of this name is known at a partition that an open transaction holds up. A group whose offsets cannot"
-        " be read is not known: see findings of kind coverage_gap."
+        "No group of this name is known at a partition that an open transaction holds up. Groups whose offsets"
+        " cannot be read are not known: see findings of kind coverage_gap."
     )
     if counts["unknown"] or counts["not_covered"]:
         seen += (
@@ -83,8 +84,8 @@ async def _place(ask: Ask, cluster: str, one: Row) -> Fields:
 async def _findings(
     ask: Ask, cluster: str, held_up_by: Row | None, topic: str, partition: int, group: str
 ) -> list[Finding]:
-    """Returns the findings about the partition, and those about the id that holds the partition up. Leaves out the
-    partition's findings about other groups."""
+    """Returns the findings about the partition, and the findings about the id of the transaction that holds the group
+    up. Leaves out findings about the partition that concern other groups."""
     of_place = await open_findings(ask, cluster, topic=topic, partition=str(partition))
     found = {one["id"]: one for one in of_place if one["subject"]["group"] in (None, group)}
     if held_up_by is not None and held_up_by["transactional_id"] is not None:
@@ -95,8 +96,8 @@ async def _findings(
 
 def _holder(seen: Row, producer_id: int | None) -> Row | None:
     """Returns the open transaction that the group waits for; None if that transaction is not known. `producer_id`: the
-    producer id of the transaction that contains the group's offset; None if the transaction at the LSO holds the group
-    up."""
+    producer id of the transaction that commits an offset of the group; None if the group waits for the transaction at
+    the LSO."""
     if producer_id is None:
         blocker: Row | None = seen["blocker"]
         return blocker

@@ -48,8 +48,8 @@ def _row(one: Body) -> Fields:
 
 
 def _newest_abort(rows: Iterable[Body]) -> Fields:
-    """Returns the time and the cause of the newest abort in `rows` that has a cause, with an explanation; an empty
-    mapping if there is no such abort or no explanation."""
+    """Returns the time and the cause of the newest abort in `rows` that has a cause, and explains the cause. Returns an
+    empty mapping if there is no such abort, or no explanation of its cause."""
     for one in rows:
         if one["type"] == "transition" and one["to_state"] == NAMES[PREPARE_ABORT] and one["cause"] is not None:
             why = why_ended(one["cause"], one["confidence"])

@@ -55,7 +55,9 @@ class Tool(NamedTuple):
         """Returns all arguments. Raises BadArguments for an argument that is unknown, missing or unusable."""
         unknown = sorted(given.keys() - self.arguments.keys())
         if unknown:
-            raise BadArguments(f"{shortened(unknown[0])!r} is no argument: there are {', '.join(self.arguments)}")
+            raise BadArguments(
+                f"{shortened(unknown[0])!r} is not an argument: the arguments are {', '.join(self.arguments)}"
+            )
         found = {}
         for name, schema in self.arguments.items():
             value = given.get(name)
@@ -77,7 +79,7 @@ def _check_number(name: str, value: Any, most: int) -> None:
 
 def _check_name(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value:
-        raise BadArguments(f"{name} has to be a text, and not empty")
+        raise BadArguments(f"{name} has to be a text that is not empty")
     try:
         encoded = quote(value, safe="")
     except UnicodeEncodeError:

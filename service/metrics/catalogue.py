@@ -62,7 +62,7 @@ MARKER_DURATION = _metric(
 OLDEST_STATE_ENTRY = _metric(
     "oldest_state_entry_timestamp_seconds",
     "gauge",
-    "Earliest time at which a transaction now in this open state entered the state; 0 if the state has none.",
+    "Earliest time at which one of the transactions now in this open state entered it; 0 if none is in it.",
     "state",
 )
 TOP_OPEN = _metric(
@@ -87,7 +87,7 @@ APPLICATION_TRANSACTIONS = _metric(
 APPLICATION_COMPLETED = _metric(
     "application_completed_total",
     "counter",
-    "Completed transactions of an application, by outcome and cause; counted while the id belongs to it.",
+    "Completed transactions of an application, by outcome and cause; counted while their id belongs to it.",
     "application",
     "outcome",
     "cause",
@@ -115,7 +115,8 @@ PRODUCER_IDS = _metric(
 EPOCH_MAX = _metric(
     "producer_epoch_max",
     "gauge",
-    "Highest producer epoch of any id, by its client's protocol; under protocol 2 every transaction raises the epoch.",
+    "Highest producer epoch of all ids, by transaction protocol of the client; under protocol 2, every transaction"
+    " raises the epoch.",
     "protocol",
 )
 
@@ -171,7 +172,8 @@ GROUP_BLOCKED = _metric(
 CONTRADICTIONS = _metric(
     "decision_contradictions_total",
     "counter",
-    "Decisions about hanging transactions that became unknown because two reads of the logs contradict each other.",
+    "Times that the decision on a hanging transaction became unknown, because two reads of the logs contradict each"
+    " other.",
 )
 AUDITED = _metric(
     "audited_total",
@@ -196,7 +198,7 @@ LAST_SUCCESS = _metric(
     "pipeline_last_success_timestamp_seconds",
     "gauge",
     "Time of the last complete read of a source, heartbeats included; it does not advance while a partition does not"
-    " answer. 0 if there was none.",
+    " answer. 0 if there was no complete read.",
     "source",
 )
 LEASE_HELD = _metric(
@@ -298,7 +300,7 @@ OTLP_REQUESTS = Metric(
 OTLP_DROPPED = Metric(
     f"{PREFIX}otlp_dropped_total",
     "counter",
-    "Data points, traces, or spans of them that the OpenTelemetry endpoint will never get, by reason: refused by it,"
+    "Data points, traces, or single spans that the OpenTelemetry endpoint will never get, by reason: refused by it,"
     " above the cap, deleted from the store before they were sent (at most this number), or without a valid time.",
     ("signal", "reason"),
 )

@@ -59,7 +59,7 @@ _GZIP_LEVEL = 1  # a tenth more bytes than level 9, a tenth of its time
 
 
 class Collected(NamedTuple):
-    """The families of a store at one moment. `since_ms`: by the cluster's label, the time at which the cluster's
+    """The families of a store at one moment. `since_ms`: a mapping from the cluster's label to the time at which its
     counters began; a cluster is absent if counting has not begun."""
 
     families: Sequence[Family]

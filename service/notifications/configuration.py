@@ -47,7 +47,7 @@ _OF_KIND: Final = {
     "kafka_config": ("kafka",),
     "allow_watched_cluster": ("kafka",),
 }
-"""By key of the table, the kinds of receivers that may have the key. Keys that are missing here are for every kind."""
+"""Maps a key of the table to the kinds of receivers that may have it. Keys that are missing here are for every kind."""
 
 
 def _kinds(kinds: object) -> object:

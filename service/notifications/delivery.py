@@ -43,8 +43,9 @@ class Batch(NamedTuple):
 
 
 class Outbox:
-    """One receiver's notifications. `render`: returns a finding's body and the address of its page. `reading`: an
-    engine that cannot write to the store. If a method raises StoreError or LeaseLost, it has written nothing."""
+    """One receiver's notifications. `render`: a function that returns a finding's body and the address of its page.
+    `reading`: an engine that cannot write to the store. If a method raises StoreError or LeaseLost, it has written
+    nothing."""
 
     def __init__(
         self,

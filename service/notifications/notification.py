@@ -57,7 +57,7 @@ class Notification(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The findings that a receiver wants: those that fit every filter. A filter that is None or an empty set selects
-    all; texts are globs."""
+    all findings. A filter that is a text is a glob."""
 
     min_severity: Severity = Severity.WARNING
     kinds: frozenset[Kind] = frozenset()

@@ -33,15 +33,15 @@ from service.access.configuration import Table, Text
 from service.domain.duration_text import span_ms
 
 OWN_ATTRIBUTES: Final = ("service.name", "service.version", "service.instance.id")
-"""Attributes of the resource that the configuration cannot set."""
+"""Attributes of the OpenTelemetry resource. The configuration cannot set them."""
 
 _SHORTEST_MS: Final = 1_000
 _LONGEST_MS: Final = 300_000
 
 
 def _endpoint(url: str) -> str:
-    """Returns the address without a slash at its end. Raises ValueError for another text than an address without query,
-    fragment and user; the error does not show the address."""
+    """Returns the address without a slash at its end. Raises ValueError if the text is not an address, or has a query,
+    a fragment or a user; the error does not show the text."""
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -50,7 +50,7 @@ def _endpoint(url: str) -> str:
     if not is_one or any(character.isspace() for character in url):
         raise ValueError("endpoint is no address like http://collector:4318")
     if parts.query or parts.fragment:
-        raise ValueError("endpoint has a query or a fragment: /v1/metrics and /v1/traces have to follow it")
+        raise ValueError("endpoint has a query or a fragment, but /v1/metrics and /v1/traces are added to its end")
     if "@" in parts.netloc:
         raise ValueError("endpoint has a user or a password, which are not sent: use bearer_file or headers_file")
     return url.rstrip("/")
@@ -65,7 +65,7 @@ def _interval_ms(interval: Any) -> int:
 
 class OtlpTable(Table):
     """The table `[otlp]` of the configuration file. `traces_per_minute`: a maximum for each cluster and cause.
-    `attributes`: of the resource, beside OWN_ATTRIBUTES."""
+    `attributes`: attributes of the OpenTelemetry resource, in addition to OWN_ATTRIBUTES."""
 
     endpoint: Annotated[str, AfterValidator(_endpoint)] = Field(repr=False, examples=['"http://collector:4318"'])
     metrics: StrictBool = True
@@ -89,5 +89,5 @@ class OtlpTable(Table):
     @model_validator(mode="after")
     def _sends_something(self) -> OtlpTable:
         if not (self.metrics or self.traces):
-            raise ValueError("metrics and traces are both false: leave [otlp] out")
+            raise ValueError("metrics and traces are both false: to send neither, leave [otlp] out")
         return self

@@ -49,10 +49,11 @@ _Minute = tuple[int, CauseCode, int]
 
 
 class Batch(NamedTuple):
-    """The next traces, from the position `after` to `position`. `taken`: the number of traces chosen so far, by
-    (cluster, cause, minute in which transactions ended), for the newest minutes. `dropped`: by reason, the number of
-    traces that will never be sent (for DELETED an upper bound). `is_all`: no further trace can be sent now. In a
-    batch with traces of hanging transactions, `is_all` does not cover ends, because they were not read."""
+    """The next traces, from the position `after` to `position`. `taken`: for the newest minutes, a mapping from
+    (cluster, cause, minute in which transactions ended) to the number of traces chosen so far. `dropped`: a mapping
+    from reason to the number of traces that will never be sent (for DELETED an upper bound). `is_all`: no further trace
+    can be sent now. In a batch with traces of hanging transactions, `is_all` does not cover ends, because they were not
+    read."""
 
     traces: tuple[Trace, ...]
     after: TracePosition
@@ -67,9 +68,9 @@ class Batch(NamedTuple):
 
 
 class TraceOutbox:
-    """The traces of all clusters. `reading` cannot write to the store. `per_minute`: maximum number of traces of each
-    cause in each cluster, by the minute in which transactions ended. `position`: the position in the store. If a method
-    raises StoreError or LeaseLost, it has written nothing."""
+    """The traces of all clusters. `reading` cannot write to the store. `per_minute`: maximum number of traces of the
+    transactions of one cluster that ended in one minute with the same cause. `position`: the position in the store. If
+    a method raises StoreError or LeaseLost, it has written nothing."""
 
     def __init__(
         self,
@@ -170,8 +171,8 @@ class TraceOutbox:
 
     def _settled_number(self, newest: int) -> int:
         """Returns the row number that was the highest one SETTLES_S ago; 0 if none was read so long ago. By now, all
-        rows with lower numbers are visible, too: writers of two clusters may commit in another order than that of their
-        row numbers."""
+        rows with lower numbers are visible. Some of them may have become visible later than the row with that number,
+        because writers of two clusters may commit in another order than that of their row numbers."""
         now_s = self._monotonic()
         if not self._seen or now_s - self._seen[-1][1] >= _LOOKS_EVERY_S:
             self._seen.append((newest, now_s))

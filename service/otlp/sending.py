@@ -74,13 +74,13 @@ class Sender:
 
     def _note(self, trouble: str | None) -> None:
         if trouble != self._trouble:
-            log.warning("%s: %s", self.name, trouble or "the endpoint takes them again")
+            log.warning("%s: %s", self.name, trouble or "the endpoint takes requests again")
         self._trouble = trouble
 
 
 def _partial_success(signal: Signal, answer: bytes) -> tuple[int, str]:
     """Returns the number of data points or spans that the endpoint refused, and the endpoint's message. The message may
-    be a warning without a refusal. If the answer is no message of OTLP, the number is 0."""
+    be a warning although nothing was refused. If the answer is not a message of OTLP, the number is 0."""
     try:
         if signal == Signal.METRICS:
             points = ExportMetricsServiceResponse.FromString(answer).partial_success

@@ -82,7 +82,8 @@ def hold() -> Callable[[], None]:
 
 
 def send(beats: socket.socket) -> None:
-    """Sends a beat. Errors are ignored: the other side does not read (a full buffer) or is gone (a closed socket)."""
+    """Sends a beat. Ignores errors, which mean that the other side does not read (a full buffer) or is gone (a closed
+    socket)."""
     with contextlib.suppress(OSError):
         beats.send(_BEAT)
 

@@ -26,8 +26,8 @@ _KILL_WAIT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Longest times (s) without a beat of a child: `at_start_s` before the first beat, `later_s` after the first
-    beat."""
+    """Maximum times (s) for which a child may send no beat: `at_start_s` until the first beat, `later_s` after the
+    first beat."""
 
     at_start_s: float = 120.0
     later_s: float = 15.0

@@ -62,24 +62,24 @@ def touch(path: str) -> None:
 
 
 LONGEST_STEP_S: Final = 1.0
-"""Maximum time (s) that one step counts. If more time has passed, the measuring process itself was stopped, and most
-likely the measured process, too."""
+"""Maximum time (s) that one step counts. If more time has passed, the measuring process itself was stopped, and so,
+most likely, was the measured process."""
 
 QUIET_MISSES: Final = 3
 """From this number of missed beats on, the meter asks the kernel how long the process waited for a processor. Asking
 takes milliseconds."""
 
 _ENOUGH: Final = 0.5
-"""If processes get at least this share of the processor time that they want, a second counts in full. On a busy machine
-with two cores, threads get a larger share than this; beside forty busy loops, they get a twentieth."""
+"""If processes get at least this share of the processor time that they want, a second counts as a whole second. Threads
+get a larger share on a busy machine with two cores, and a twentieth beside forty busy loops."""
 
 
 class WorkingTime:
     """Measures the seconds in which `pids` could have worked: call `step` or `skip` about once a second.
 
-    On a machine whose processors are busy with other work, processes are slow but not dead. So a second counts only in
-    part if these processes spent most of their wanted processor time waiting. A second in which they wanted no
-    processor, because they are stopped or stuck, counts in full.
+    On a machine whose processors are busy with other work, processes are slow but not dead. So only a part of a second
+    counts if these processes waited for a processor for longer than they ran. A second in which they wanted no
+    processor, because they are stopped or stuck, counts as a whole second.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class WorkingTime:
 class SilenceMeter:
     """Measures for how long one process has been unresponsive: call `heard` or `missed` about once a second.
 
-    Beats are often a little late, so the first misses count in full: the meter does not check whether the process could
-    have worked.
+    Beats are often a little late. So for the first misses, the meter counts all of the time, and does not check whether
+    the process could have worked.
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:

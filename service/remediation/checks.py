@@ -49,7 +49,7 @@ def _escaped(c: str) -> str:
 
 
 class Refused(Exception):
-    """The marker must not be written now. The text is one line for people: the reason, and the steps that they can take
+    """The marker must not be written now. The text is one line for people: the reason, and what an operator can do
     first."""
 
     def __init__(self, why: str, first: str | None = None) -> None:
@@ -82,8 +82,8 @@ def nobody_owns(
     if owner is not None and will_end(entry, owner):
         name = display_id(owner.transactional_id)
         raise Refused(
-            f"{name} is {NAMES[owner.state]} and includes the partition: the marker of that transaction will end these"
-            " records, with its own outcome"
+            f"{name} is {NAMES[owner.state]}, and its transaction includes the partition: the marker of that"
+            " transaction will end these records, with the outcome of that transaction"
         )
     if owner is not None and is_left_behind(entry, owner):
         _refuse_while_known(owner, client)
@@ -172,8 +172,8 @@ def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
     raise Refused(
         f"{display_id(owner.transactional_id)} may still write with producer id {entry.producer_id} and epoch"
         f" {entry.producer_epoch}: its records after the marker could hang again",
-        f"fence it: stop its producer and start it again{tool if word else ''} (this aborts what the id has open by"
-        " then, and discards those records); then ask for the marker again",
+        f"fence this id: stop its producer and start it again{tool if word else ''} (this aborts any transaction that"
+        " the id has open by then, and discards its records); then ask for the marker again",
     )
 
 

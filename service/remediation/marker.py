@@ -15,14 +15,14 @@ from service.remediation.way_out import WayOut
 _INVALID_PRODUCER_EPOCH: Final = 47
 _COORDINATOR_FENCED: Final = 52
 _PERHAPS_APPENDED: Final = frozenset({-1, 6, 7, 20})
-"""Errors after which the leader may have the marker in its log: the leader appends the marker, then waits for its
-replicas, and may give up (REQUEST_TIMED_OUT), lose replicas (NOT_ENOUGH_REPLICAS_AFTER_APPEND) or lose the leadership
-(NOT_LEADER_OR_FOLLOWER) meanwhile (`ReplicaManager.appendRecords`). UNKNOWN_SERVER_ERROR shows nothing."""
+"""Errors after which the leader may have the marker in its log. The leader appends the marker, then waits for its
+replicas. Meanwhile it may give up (REQUEST_TIMED_OUT), lose replicas (NOT_ENOUGH_REPLICAS_AFTER_APPEND) or lose the
+leadership (NOT_LEADER_OR_FOLLOWER) (`ReplicaManager.appendRecords`). UNKNOWN_SERVER_ERROR leaves open what happened."""
 
 
 class Unanswered(KafkaUnavailable):
-    """The request with the marker got no answer, or one that leaves it open: the marker may be in the log, may still be
-    appended, or may never have reached the broker."""
+    """The request with the marker got no answer, or an answer that leaves open what happened: the marker may be in the
+    log, may still be appended, or may never have reached the broker."""
 
 
 def write(client: KafkaClient, way: WayOut) -> None:
@@ -44,7 +44,7 @@ def write(client: KafkaClient, way: WayOut) -> None:
     if code == errors.NONE:
         return
     if code == errors.CLUSTER_AUTHORIZATION_FAILED:
-        raise KafkaRefused(f"nothing was written: no permission to write markers: grant {NEEDS}")
+        raise KafkaRefused(f"nothing was written, because there is no permission to write markers: grant {NEEDS}")
     if code in (_INVALID_PRODUCER_EPOCH, _COORDINATOR_FENCED):
         raise Refused(
             f"nothing was written: broker {way.leader.node} refuses the marker, because producer id {way.producer_id}"
@@ -62,6 +62,6 @@ def write(client: KafkaClient, way: WayOut) -> None:
 
 def _unknown(way: WayOut, why: str) -> str:
     return (
-        f"it is not known whether {way.marker} was written to {way.place} ({why}): if it was written, the finding"
-        " resolves within seconds; if the finding does not resolve, repeat the request: all checks are made again"
+        f"it is not known whether {way.marker} was written to {way.place} ({why}). If it was written, the finding"
+        " resolves within seconds. If the finding does not resolve, repeat the request; all checks are then made again"
     )

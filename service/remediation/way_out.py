@@ -25,13 +25,13 @@ from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.remediation.checks import Reading, Refused, is_fenced, nobody_owns, prove_again
 
 REASONS: Final = {
-    Decided.COMMIT: "its coordinator committed the transaction, and the COMMIT marker is missing here",
+    Decided.COMMIT: "its coordinator committed the transaction, and the COMMIT marker is missing on this partition",
     Decided.ABORT: "no committed transaction can have written the records, and no marker ended them:"
     " ABORT discards no committed record",
     Decided.NONE: "the records belong to no transaction that this cluster committed: ABORT discards none of its"
     " committed records",
 }
-"""The reason why the marker is right, by decision. For a decision that is missing here, no marker is written."""
+"""Maps a decision to the reason why its marker is right. For a decision that is missing here, no marker is written."""
 
 
 class WayOut(NamedTuple):
@@ -96,7 +96,7 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
     log = TOPIC if way.log_partition is None else f"{TOPIC}-{way.log_partition}, which has the owner's records,"
     return (
         f"read {way.place}: the transaction is still open at offset {way.start_offset}",
-        f"read {log} to its end at that time: no open transaction in it ends this one",
+        f"read {log} to its end at that time: no transaction that is open in it will end this one",
         f"derived the decision from both logs: {'COMMIT' if way.commit else 'no COMMIT'}, as in the finding",
         f"read {way.place} again: the transaction is still open",
         f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, the leader of {way.place}",

@@ -57,8 +57,8 @@ class _Told(NamedTuple):
 
 
 class LogLimit(logging.Filter):
-    """Lets MOST_ALIKE lines of a kind pass in each period of PERIOD_S. The first line after the period contains the
-    number of lines that were left out."""
+    """Lets MOST_ALIKE lines of a kind pass in each period of PERIOD_S. The first such line after the period contains
+    the number of lines that were left out."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -32,7 +32,9 @@ class TlsFiles(NamedTuple):
         try:
             context.load_cert_chain(self.cert, self.key, _no_password)
         except (ssl.SSLError, ValueError) as error:
-            raise TlsError(f"{self.cert}, {self.key}: no certificate with its key, in PEM: {_line(error)}") from None
+            raise TlsError(
+                f"{self.cert}, {self.key}: these files are not a PEM certificate and its key: {_line(error)}"
+            ) from None
         if self.client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             try:

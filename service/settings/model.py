@@ -71,7 +71,9 @@ def _cluster_name(name: str) -> str:
     """Returns the name. Raises ValueError if the name is empty, is not printable, has outer spaces, or cannot be one
     segment of an API path: servers and clients interpret slashes and dots."""
     if "/" in name or name in ("", ".", "..") or name != name.strip() or not name.isprintable():
-        raise ValueError(f"{name!r} is no name: give printable text without a slash or outer spaces, not . or ..")
+        raise ValueError(
+            f"{name!r} is no name: give printable text without a slash or outer spaces, other than . and .."
+        )
     return name
 
 
@@ -154,7 +156,9 @@ class RuleTable(Table):
         if (self.prefix is None) == (self.topic is None):
             raise ValueError("needs either prefix or topic")
         if self.full_history and self.prefix is None:
-            raise ValueError("full_history needs a prefix, not a topic: the topics of a transaction are known too late")
+            raise ValueError(
+                "full_history needs a prefix, not a topic, because the topics of a transaction are known too late"
+            )
         return self
 
     @property

@@ -45,7 +45,7 @@ class AuditEvent(NamedTuple):
 
 
 class AuditRow(NamedTuple):
-    """A row of `audit_events`. `cluster` None: the event concerns no cluster."""
+    """A row of `audit_events`. `cluster`: None if the event concerns no cluster."""
 
     id: int
     cluster: str | None

@@ -141,8 +141,9 @@ def with_acknowledgements(connection: Connection, cluster_id: int, found: Sequen
 def read_acknowledgements(
     connection: Connection, cluster_id: int, found: Collection[Finding]
 ) -> dict[str, Acknowledgement]:
-    """Returns, by finding id, the newest acknowledgement that covers all counted occurrences; findings without one are
-    absent. Counts are compared, not times, because the clocks of two hosts may differ."""
+    """Returns a mapping from finding id to the newest acknowledgement that covers all counted occurrences; findings
+    without such an acknowledgement are absent. Counts are compared, not times, because the clocks of two hosts may
+    differ."""
     if not found:
         return {}
     counts = {one.id: one.life.count for one in found}

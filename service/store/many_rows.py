@@ -106,7 +106,7 @@ class Upsert:
         connection.exec_driver_sql(_insert(self, connection.dialect), list(rows), execution_options=options)
 
     def repeats(self, rows: Sequence[tuple[Any, ...]]) -> bool:
-        """Returns whether two of the rows have the same key and the Upsert changes existing rows."""
+        """Returns True if two of the rows have the same key, and the Upsert changes existing rows."""
         if not (self.replace or self.fill or self.add or self.most or self.least):
             return False
         key_of = itemgetter(*(self.columns.index(name) for name in self.key))

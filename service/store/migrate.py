@@ -121,7 +121,7 @@ def newer_text(revision: str) -> str:
     """Returns the sentence about a store that is newer than this version, and that this version can use."""
     return (
         f"a newer version of txnscope has added to the store (revision {revision}; this version knows {head()}): this"
-        " version goes on, and leaves out what only the newer one knows"
+        " version continues to use the store, and leaves out what only the newer version knows"
     )
 
 
@@ -149,8 +149,9 @@ def unknown_text(name: str, revision: str) -> str:
     has = f"store {name} has the tables of revision {revision}"
     if _OF_DEVELOPMENT.fullmatch(revision):
         return (
-            f"{has}, from before the first release, which this version does not read: move it away, or give --store a"
-            " new one. A new store fills itself from Kafka; keys, audit, history and counts stay in the old one"
+            f"{has}: it is from before the first release, and this version cannot read it; move it away, or give"
+            " --store a new one. A new store fills itself from Kafka; keys, audit, history and counts stay in the old"
+            " one"
         )
     return f"{has}: it is newer than this version of txnscope; update txnscope, or choose another --store"
 

@@ -96,7 +96,7 @@ def start_positions(
 
 
 def positions(connection: Connection, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
-    """Returns the stored positions by partition; an empty dict before the first start."""
+    """Returns a mapping from partition to its stored position; an empty dict before the first start."""
     columns = [log_partitions.c[name] for name in Position._fields]
     rows = connection.execute(select(*columns).where(_of_log(cluster_id, source, topic)))
     return {row.partition: Position(*row) for row in rows}

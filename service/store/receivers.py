@@ -67,8 +67,9 @@ def note_delivery(
     ended: Collection[str],
 ) -> None:
     """Moves the receiver's position to `sequence`, and clears its error. `delivered`: the number of notifications that
-    the receiver took since the last call. `dropped`: the number of events dropped since. `begun`: ids of findings that
-    the receiver now knows to be open. `ended`: ids of findings that the receiver now knows to have ended."""
+    the receiver took since the last call. `dropped`: the number of events dropped since that call. `begun`: ids of
+    findings that the receiver now knows to be open. `ended`: ids of findings that the receiver now knows to have
+    ended."""
     values: dict[str, Any] = {"sequence": sequence, "failing_since_ms": None, "error": None}
     values |= {"delivered": _R.delivered + delivered, "dropped": _R.dropped + dropped}
     if delivered:

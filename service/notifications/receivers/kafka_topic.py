@@ -53,7 +53,7 @@ class KafkaTopic(Receiver):
             taken += len(some)
 
     def _write(self, producer: Producer, notifications: Sequence[Notification], taken_before: int) -> None:
-        outcomes: list[KafkaError | str | None] = ["no answer of a broker"] * len(notifications)
+        outcomes: list[KafkaError | str | None] = ["no answer from a broker"] * len(notifications)
         try:
             for number, one in enumerate(notifications):
                 producer.produce(

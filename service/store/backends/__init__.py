@@ -18,7 +18,7 @@ URL_FORMS: Final = {
     "sqlite": "sqlite:///FILE",
     "postgresql": "postgresql://HOST/DATABASE",
 }
-"""The form of a store's URL, by the name of the database. The database's package here and its dialect in SQLAlchemy
+"""Maps the name of a database to the form of a store's URL. The database's package here and its dialect in SQLAlchemy
 have the same name."""
 
 DEFAULT_URL: Final = "sqlite:///txnscope.db"
@@ -26,7 +26,7 @@ DEFAULT_URL: Final = "sqlite:///txnscope.db"
 
 @cache
 def backends() -> Mapping[str, Backend]:
-    """Returns the backend of every database, by the database's name in URLs."""
+    """Returns a mapping from the database's name in URLs to its backend."""
     return {name: import_module(f"{__name__}.{name}").BACKEND for name in URL_FORMS}
 
 

@@ -50,7 +50,7 @@ class Lock(Enum):
 
 
 class SalvagedTable(NamedTuple):
-    """The result for one table of a damaged store. `is_whole` False: an unknown number of rows is missing."""
+    """The result for one table of a damaged store. `is_whole`: False if an unknown number of rows is missing."""
 
     table: str
     rows: int

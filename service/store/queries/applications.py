@@ -67,7 +67,7 @@ class ApplicationRow(NamedTuple):
 
 
 def all_applications(connection: Connection, cluster_id: int) -> list[ApplicationRow]:
-    """Returns every application that has ids or has counted something, by name."""
+    """Returns every application that has ids or has counted something, sorted by name."""
     return _read(connection, cluster_id)
 
 
@@ -131,7 +131,7 @@ def _read(connection: Connection, cluster_id: int, name: str | None = None) -> l
 
 
 def applications_of(connection: Connection, cluster_id: int, ids: Collection[bytes]) -> dict[bytes, str]:
-    """Returns the applications of these ids, by id; ids without a known application are absent."""
+    """Returns a mapping from id to its application; ids without a known application are absent."""
     found: dict[bytes, str] = {}
     asked = {id_key(one): one for one in ids}
     for some in batched(sorted(asked), _AT_ONCE):

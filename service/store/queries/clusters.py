@@ -135,7 +135,7 @@ def revision(connection: Connection) -> str | None:
 
 
 def all_clusters(connection: Connection) -> list[ClusterRow]:
-    """Returns all clusters, by name."""
+    """Returns all clusters, sorted by name."""
     return [ClusterRow(*row) for row in connection.execute(_CLUSTERS)]
 
 
@@ -154,7 +154,7 @@ def partitions(connection: Connection, cluster_id: int, source: str | None = Non
 
 
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
-    """Returns the statuses by source, in the order of their names. `as_of_ms` is None where the writer stored 0 for
+    """Returns a mapping from source to its status, sorted by source. `as_of_ms` is None where the writer stored 0 for
     "never"."""
     rows = connection.execute(_STATUSES, {"cluster_id": cluster_id})
     return {row.source: StatusRow(row.source, row.as_of_ms or None, decode_if(row.error)) for row in rows}
@@ -192,7 +192,8 @@ def has_undecodable(connection: Connection, cluster_id: int) -> bool:
 
 
 def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns the cluster's counters that have no label, by name (`service.store.schema.history`)."""
+    """Returns a mapping from name to value of the cluster's counters without a label
+    (`service.store.schema.history`)."""
     rows = connection.execute(
         select(counters.c.name, counters.c.value).where(counters.c.cluster_id == cluster_id, counters.c.label == "")
     )
@@ -238,9 +239,9 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 
 
 class LogRead(NamedTuple):
-    """The store's progress in the transaction log. `read_to`: by partition, the offset up to which it was read.
-    `leaders`: by partition, the (broker, epoch) of the leader. `hidden`: transactions of any id that unread or
-    undecoded records may hide. `has_undecodable`: the newest record of some id cannot be decoded."""
+    """The store's progress in the transaction log. `read_to`: a mapping from partition to the offset up to which it was
+    read. `leaders`: a mapping from partition to its leader, as (broker, epoch). `hidden`: transactions of any id that
+    unread or undecoded records may hide. `has_undecodable`: the newest record of some id cannot be decoded."""
 
     read_to: dict[int, int]
     leaders: dict[int, tuple[int, int]]
@@ -266,5 +267,5 @@ def log_read(connection: Connection, cluster_id: int) -> LogRead:
 
 
 def coordinators(connection: Connection, cluster_id: int) -> dict[int, LogPartitionRow]:
-    """Returns the partitions of `__transaction_state` by number, with their leaders."""
+    """Returns a mapping from the number of each partition of `__transaction_state` to its progress and leader."""
     return {row.partition: row for row in partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}

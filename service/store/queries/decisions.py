@@ -58,8 +58,8 @@ class HangingTransaction(NamedTuple):
 def coordinator_decisions(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
 ) -> CoordinatorDecisions:
-    """Returns the coordinator's decisions on transactions of the id under the producer id. They include commits under
-    other producer ids, because ordinary commits are stored as counts by minute, without a producer id.
+    """Returns the coordinator's decisions on transactions of the id under the producer id. The result includes commits
+    under other producer ids, because ordinary commits are stored as counts by minute, without a producer id.
 
     `first_ms`, `last_ms`: the time span in which the marker in question was written. Decisions that cannot have led to
     that marker may be left out.
@@ -80,10 +80,10 @@ def coordinator_decisions(
 
 
 def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
-    """Returns the period of which the store has all decisions. The period begins at the latest of the start of
-    counting, the oldest stored history and the newest gap. The period ends at the time to which the transaction log has
-    been read. Both ends are moved inwards by CLOCKS_MS. Returns None if counting has not begun, nothing of the log or
-    of its history is stored, or the log is not read to its end."""
+    """Returns the period of which the store has all decisions. The period begins at the start of counting, at the
+    oldest stored history, or at the newest gap, whichever is latest. The period ends at the time to which the
+    transaction log has been read. Both ends are moved inwards by CLOCKS_MS. Returns None if counting has not begun,
+    nothing of the log or of its history is stored, or the log is not read to its end."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:

@@ -26,7 +26,7 @@ _COUNTING: Final = {
     CauseCode.TIMEOUT: (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS),
     CauseCode.FENCED: (Kind.FENCING_CONFLICT,),
 }
-"""The kinds of findings that count aborts, by the cause of the abort."""
+"""Maps the cause of an abort to the kinds of findings that count such aborts."""
 _WHILE_OPEN: Final = (Kind.OVERDUE, Kind.STUCK_COMPLETION, Kind.LONG_RUNNING)
 
 _T, _C, _M, _F = transitions.c, clusters.c, partition_markers.c, findings.c

@@ -123,8 +123,8 @@ def count(connection: Connection, cluster_id: int, selection: FindingSelection) 
 
 
 def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns, by kind, the number of findings not opened, or conditions not read, because a bound was reached. Other
-    kinds are absent."""
+    """Returns a mapping from kind to the number of findings that were not opened, or conditions that were not read,
+    because a bound was reached. Kinds without such findings or conditions are absent."""
     t = findings_truncated.c
     rows = connection.execute(select(t.kind, t.number).where(t.cluster_id == cluster_id).order_by(t.kind))
     return {row.kind: row.number for row in rows if row.kind in _KINDS}

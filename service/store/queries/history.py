@@ -172,8 +172,8 @@ class ProducerRow(NamedTuple):
 def ended_since(
     connection: Connection, cluster_id: int, transactional_ids: Sequence[bytes], from_ms: int
 ) -> dict[bytes, EndedCounts]:
-    """Returns, by id, the numbers of transactions that ended in minutes that begin at `from_ms` or later. An id without
-    such minutes is absent. `transactional_ids`: at most one page of ids."""
+    """Returns a mapping from id to the numbers of its transactions that ended in minutes that begin at `from_ms` or
+    later. An id without such minutes is absent. `transactional_ids`: at most one page of ids."""
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids}
     rows = connection.execute(
         select(_M.transactional_id, func.sum(_M.commits), func.sum(_ABORTS))

@@ -20,7 +20,7 @@ REPORTED_CAUSES: Final = (CauseCode.TIMEOUT, CauseCode.FENCED, CauseCode.ADMIN, 
 
 
 class NewEvents(NamedTuple):
-    """The newest events, and the number of older events that were not read, by cause."""
+    """The newest events. `unread`: a mapping from cause to the number of older events that were not read."""
 
     read: list[Event]
     unread: Mapping[str, int]

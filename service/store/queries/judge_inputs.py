@@ -48,7 +48,7 @@ transactions."""
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""For this many ids at the beginning of a read, the partitions of their open transactions are read, too."""
+"""Number of ids at the beginning of a read for which the partitions of their open transactions are read as well."""
 
 _LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 
@@ -110,8 +110,8 @@ def kafka_id(connection: Connection, cluster_id: int) -> str:
 
 
 def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> Uses:
-    """Returns, by id, the time (ms) of the last use. Returns IN_USE for an id with an open transaction, and for an id
-    whose newest record cannot be decoded. Ids that never had a transaction are absent."""
+    """Returns a mapping from id to the time (ms) of its last use, or to IN_USE for an id with an open transaction, and
+    for an id whose newest record cannot be decoded. Ids that never had a transaction are absent."""
     found: dict[bytes, int] = {}
     columns = select(_T.transactional_id, _T.state, _T.last_update_ms, _T.last_outcome)
     for begin in range(0, len(ids), IDS_READ):
@@ -248,8 +248,8 @@ def some_ids(connection: Connection, cluster_id: int, after: bytes, limit: int) 
 
 
 def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dict[int, int]:
-    """Returns, by log partition, the newest timestamp of a record of an id that was updated after `since_ms`. Reads
-    only the _NEWEST_WRITES most recently updated ids in each state."""
+    """Returns a mapping from log partition to the newest timestamp of the records of ids that were updated after
+    `since_ms`. Reads only the _NEWEST_WRITES most recently updated ids in each state."""
     found: dict[int, int] = {}
     for state in sorted(PERSISTED):
         newest = (
@@ -264,9 +264,10 @@ def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dic
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
-    """Returns, by log partition, the ids in state Unknown and the rejects. Of the newest UNDECODED_READ rejects,
+    """Returns the ids in state Unknown and the rejects of each log partition. Of the newest UNDECODED_READ rejects,
     returns those that were seen since `since_ms` or are in the partition of an Unknown id. `unread`: the number of
-    unread ids or of unread rejects, whichever is larger, because an Unknown id has a reject, too."""
+    unread ids or of unread rejects, whichever is larger. They are not added, because an Unknown id also has a
+    reject."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()
@@ -301,8 +302,8 @@ def gaps(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[
 
 
 def ended_values(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[tuple[bytes, int], bytes]:
-    """Returns, by (id, producer id), a value as Kafka wrote it: the value of the PrepareX record of the last
-    transaction that the id ended under the producer id."""
+    """Returns a mapping from (id, producer id) to a record's value, in the bytes that Kafka wrote. The record is the
+    PrepareX of the last transaction that the id ended under the producer id."""
     p = producer_ids.c
     rows = connection.execute(
         select(p.transactional_id, p.producer_id, p.ended_value).where(

@@ -81,11 +81,11 @@ class Witness(NamedTuple):
 
 
 class AuditInputs(NamedTuple):
-    """The inputs of one comparison, from one state of the store. `audited`: by partition, the first offset that is
-    compared. `ended`: logs of deleted topics. `markers`: the waiting markers, each with the time at which it was
-    stored. `completed`: the decisions after which a CompleteX or a later record of their id was read. `is_cut`: more
-    than MOST_WAITING decisions or markers wait. `is_broken`: a gap or reject was stored since the comparison of some
-    partition began."""
+    """The inputs of one comparison, from one state of the store. `audited`: a mapping from partition to the first
+    offset that is compared. `ended`: logs of deleted topics. `markers`: the waiting markers, each with the time at
+    which it was stored. `completed`: the decisions after which a CompleteX or a later record of their id was read.
+    `is_cut`: True if more than MOST_WAITING decisions or markers wait. `is_broken`: True if a gap or reject was stored
+    since the comparison of some partition began."""
 
     log: list[LogProgress]
     tails: dict[TopicPartition, TailView]

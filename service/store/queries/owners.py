@@ -51,8 +51,8 @@ _PARTITIONS = select(func.max(log_partitions.c.partition), func.max(log_partitio
 
 
 def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dict[int, list[Owner]]:
-    """Returns, by producer id, its owners: the present one first, then the earlier ones, the latest first. A producer
-    id that never had an owner is absent.
+    """Returns a mapping from producer id to its owners: the present owner, then the earlier owners, beginning with the
+    latest. A producer id that never had an owner is absent.
 
     If an id expired so long ago that its row is gone, its state is EXPIRED, its log partition and generation are -1,
     and the record's other values are those of NO_RECORD.

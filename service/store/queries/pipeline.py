@@ -40,7 +40,7 @@ REJECTS_READ: Final = 20
 
 APPEARS_WITHIN_MS: Final = 10_000
 """Longest time (ms) from the start of a cluster's first transaction until brokers of Apache Kafka list
-`__transaction_state`. The coordinator needs the topic before the transaction begins."""
+`__transaction_state`. The coordinator needs the topic before the transaction begins, but brokers may list it later."""
 
 _E, _R, _S = open_entries.c, rejects.c, source_status.c
 
@@ -82,7 +82,7 @@ def rejects_since(connection: Connection, cluster_id: int, since_ms: int) -> lis
 
 
 def count_rejects(connection: Connection, cluster_id: int, since_ms: int) -> dict[tuple[str, int], int]:
-    """Returns, by source and partition, the number of stored rejects that were seen since `since_ms`."""
+    """Returns a mapping from (source, partition) to the number of stored rejects that were seen since `since_ms`."""
     rows = connection.execute(
         select(_R.source, _R.partition, func.count())
         .where(_R.cluster_id == cluster_id, _R.seen_at_ms >= since_ms)
@@ -201,8 +201,9 @@ def ended_minutes(connection: Connection, cluster_id: int, from_ms: int, to_ms: 
 def aborts_by_cause(
     connection: Connection, cluster_id: int, from_ms: int, to_ms: int
 ) -> dict[tuple[int, str], int] | None:
-    """Returns the numbers of aborts that coordinators decided in [from_ms, to_ms), by minute and cause (`COUNTED_AS`);
-    None if there are more than MOST_STEPS. Aborts from before the first start are not counted."""
+    """Returns a mapping from (minute, cause as in `COUNTED_AS`) to the number of aborts that coordinators decided in
+    [from_ms, to_ms); None if there are more than MOST_STEPS aborts. Aborts from before the first start are not
+    counted."""
     some = (
         select((_T.at_ms - _T.at_ms % MINUTE_MS).label("minute_ms"), _T.cause)
         .where(

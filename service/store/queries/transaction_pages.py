@@ -191,8 +191,8 @@ def _within(segment: ByTime, time: ColumnElement[Any], after: PageCursor | None)
 
 
 def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
-    """Yields the conditions of the selection. `seeks`: the database may search an index for the prefix. Such a search
-    takes long if half of all ids begin with the prefix."""
+    """Yields the conditions of the selection. `seeks`: True if the database may search an index for the prefix. Such a
+    search takes long if half of all ids begin with the prefix."""
     if selection.prefix:
         kept = selection.prefix[:KEY_ID_BYTES]
         if not seeks:

@@ -85,7 +85,7 @@ def find(connection: Connection, cluster_id: int, transactional_id: bytes) -> Id
 
 
 def full_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Returns the whole ids by key; a key without a row maps to itself."""
+    """Returns a mapping from key to the whole id; a key without a row maps to itself."""
     found = {key: key for key in keys}
     if cut := [key for key in found if is_cut(key)]:
         rows = connection.execute(
@@ -134,8 +134,8 @@ def read_page(
 def participants(
     connection: Connection, cluster_id: int, transactional_ids_: Sequence[bytes]
 ) -> dict[bytes, list[tuple[str, int]]]:
-    """Returns, by id, the (topic, partition) pairs of its open transaction, sorted. Ids without an open transaction are
-    absent. `transactional_ids_`: at most a page."""
+    """Returns a mapping from id to the sorted (topic, partition) pairs of its open transaction. Ids without an open
+    transaction are absent. `transactional_ids_`: at most one page of ids."""
     found: dict[bytes, list[tuple[str, int]]] = {}
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids_}
     rows = connection.execute(_PARTICIPANTS, {"cluster_id": cluster_id, "ids": list(asked)})

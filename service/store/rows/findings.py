@@ -48,8 +48,8 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "reason": decode_if,
     "passed_over": tuple,
 }
-"""The functions that convert stored values to the values of fields, by column. Null is not converted. The values of
-other columns are used unchanged."""
+"""Maps a column to the function that converts its stored values to the values of the field. Null is not converted. The
+values of other columns are used unchanged."""
 
 
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:

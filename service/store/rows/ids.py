@@ -228,8 +228,8 @@ class Record(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """The records of one id. `counting`: the record that represents the id, with the totals of all records; `others`:
-    the other records, by log partition."""
+    """The records of one id. `counting`: the record that represents the id, with the totals of all records; `others`: a
+    mapping from log partition to each other record."""
 
     counting: Record
     others: dict[int, Record]

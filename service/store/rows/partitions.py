@@ -96,7 +96,8 @@ def _entry(place: TopicPartition, known: Entry | None, entry: OpenEntry, read: S
 
 
 def _open(row: ObservedPartition, entries: Iterable[Entry]) -> dict[int, Entry]:
-    """Returns, by producer id, the entries that are still open according to the partition's observation."""
+    """Returns a mapping from producer id to its entry, for the entries that are still open by the partition's
+    observation."""
     return {
         one.producer_id: one
         for one in entries

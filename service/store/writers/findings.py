@@ -78,8 +78,8 @@ class FindingWriter:
             )
 
     def save_truncated(self, counts: Mapping[Kind, int]) -> None:
-        """Replaces the stored numbers, by kind, of findings that were not opened and conditions that were not read
-        because a bound was reached."""
+        """Replaces the stored numbers of findings that were not opened, and of conditions that were not read, because a
+        bound was reached. `counts`: a mapping from kind to number."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -90,7 +90,7 @@ class FindingWriter:
 
 
 def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Finding]:
-    """Returns, by key (kind and subject), the newest finding that is open or may still reopen."""
+    """Returns a mapping from key (kind and subject) to the newest finding that is open or may still reopen."""
     rows = connection.execute(
         select(findings)
         .where(

@@ -65,8 +65,8 @@ class GroupWriter:
 
 def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset:
     """Returns the row that replaces `old` after an observation at `at_ms`. If `new` has no LSO, the row keeps the old
-    LSO. If the committed offset is unchanged, too, the row also keeps `has_records_ahead` and `records_ahead_since_ms`.
-    Readers of the row compare its LSO with the partition's present LSO."""
+    LSO. If, in addition, the committed offset is unchanged, the row keeps `has_records_ahead` and
+    `records_ahead_since_ms`. Readers of the row compare its LSO with the partition's present LSO."""
     same = old if old is not None and old.committed_offset == new.committed_offset else None
     ahead, ahead_since_ms = new.has_records_ahead, at_ms if new.has_records_ahead else None
     if same is not None and new.lso is None:

@@ -68,8 +68,8 @@ def count_ends(connection: Connection, cluster_id: int, ended: EndedTotals, now_
 def count_ends_of_applications(
     connection: Connection, cluster_id: int, grown: Mapping[tuple[str, str], int], now_ms: int
 ) -> None:
-    """Adds ended transactions to the totals of applications. `grown`: the numbers to add, by application and column of
-    `application_totals`."""
+    """Adds ended transactions to the totals of applications. `grown`: a mapping from (application, column of
+    `application_totals`) to the number to add."""
     applications = sorted({application for application, _ in grown})
     rows = [
         (cluster_id, one, now_ms, now_ms, *(grown.get((one, column), 0) for column in (COMMITS, *ABORTED.values())))

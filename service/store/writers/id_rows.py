@@ -31,7 +31,8 @@ from service.store.schema import (
 
 class EndedTotals(NamedTuple):
     """Totals of runs, to be added to the cluster's counters. `durations`: (outcome, kind, ms) of transitions that the
-    driver, not an executor, derived. `by_application`: numbers by (application, column of `application_totals`)."""
+    driver, not an executor, derived. `by_application`: a mapping from (application, column of `application_totals`) to
+    the number to add."""
 
     commits: int
     aborts: int
@@ -43,7 +44,7 @@ class EndedTotals(NamedTuple):
 
 
 class FoldedFacts(NamedTuple):
-    """The steps and minutes of ids that executors reported, by (key of the id, log partition)."""
+    """The steps and minutes of ids that executors reported, in mappings from (key of the id, log partition)."""
 
     steps: Mapping[tuple[bytes, int], list[Step]]
     minutes: Mapping[tuple[bytes, int], list[Minute]]
@@ -71,7 +72,8 @@ def slices_by_id(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
 
 
 def keyed(runs: Sequence[Run]) -> tuple[Sequence[Run], dict[bytes, str]]:
-    """Returns the runs with keys in place of their ids, and, by key, the display texts of the shortened ids."""
+    """Returns the runs with keys in place of their ids, and a mapping from the key of each shortened id to its display
+    text."""
     displays = {}
     keyed = list(runs)
     for number, run in enumerate(runs):
@@ -118,8 +120,8 @@ _LONGEST_TOPIC: Final = 249  # Kafka's limit; a longer name, from a broken recor
 
 @dataclass(slots=True)
 class IdRows:
-    """The stored rows of some ids, and the changes to write. `counting`: by id, the row that represents the id
-    (`rows.ids.divide`). `partition_count`: number of partitions of the transaction log."""
+    """The stored rows of some ids, and the changes to write. `counting`: a mapping from id to the row that represents
+    the id (`rows.ids.divide`). `partition_count`: number of partitions of the transaction log."""
 
     connection: Connection
     cluster_id: int

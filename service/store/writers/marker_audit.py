@@ -101,8 +101,8 @@ def keep_decisions(
     now_ms: int,
 ) -> None:
     """Adds the decisions about transactions that have a partition of an `audited` topic. Other partitions of such a
-    transaction count as unseen, except those of Kafka's own topics, which are never tailed. `steps`: by log partition,
-    the range that holds the decisions."""
+    transaction count as unseen, except those of Kafka's own topics, which are never tailed. `steps`: a mapping from log
+    partition to the range that holds its decisions."""
     rows = []
     for one in found:
         places = [(part.topic, number) for part in one.participants for number in part.partitions]
@@ -135,8 +135,8 @@ def keep_markers(
     steps: Mapping[int, RangeStep],
     now_ms: int,
 ) -> None:
-    """Adds the markers, and the records that have no marker yet (`unended`). `steps`: by partition, the range that
-    holds the markers.
+    """Adds the markers, and the records that have no marker yet (`unended`). `steps`: a mapping from partition to the
+    range that holds its markers.
 
     Each marker gets the offset of the first record that it ends. If an earlier batch read that first record, the offset
     comes from the record's row in `unended_records`, and the row is deleted.

@@ -27,9 +27,9 @@ from service.store.writers.history import count_batch
 class RangeStep(NamedTuple):
     """A range to apply.
 
-    - `counts`: whether the range's records are counted: the range begins at or above `counted_from`, and `read.counts`
-      is True.
-    - `begins_generation`: whether the range is the first one of a new generation of a log that the store knows.
+    - `counts`: True if the range's records are counted, because the range begins at or above `counted_from` and
+      `read.counts` is True.
+    - `begins_generation`: True if the range is the first one of a new generation of a log that the store knows.
 
     If `read.is_gone`, the step only ends the partition.
     """
@@ -43,8 +43,9 @@ class RangeStep(NamedTuple):
 
 
 class RangePlan(NamedTuple):
-    """The steps by partition. Ranges that were applied before have no step. `partition_count`: number of the topic's
-    partitions after these ranges; `has_grown`: the store knew the topic with fewer partitions before."""
+    """`steps`: a mapping from partition to its step. Ranges that were applied before have no step. `partition_count`:
+    number of the topic's partitions after these ranges. `has_grown`: True if the store knew the topic with fewer
+    partitions before."""
 
     steps: dict[int, RangeStep]
     partition_count: int

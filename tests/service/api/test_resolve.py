@@ -293,7 +293,7 @@ LISTED = (Participants("orders", (0,)),)
     [
         (
             FENCED._replace(state=states.ONGOING, topics=LISTED),
-            "pay is Ongoing and includes the partition: the marker of that transaction will end these records",
+            "pay is Ongoing, and its transaction includes the partition: the marker of that transaction",
         ),
         (FENCED._replace(state=states.ONGOING, topics=LISTED, start_ms=NOW_MS - 7_200_000), "pay is Ongoing"),
         (FENCED._replace(state=states.PREPARE_COMMIT, topics=LISTED), "pay is PrepareCommit"),
@@ -330,7 +330,7 @@ def test_the_refusal_of_an_unfenced_id_says_how_to_fence_it(here: ResolveApi) ->
     here.cluster.read([FENCED._replace(producer_epoch=EPOCH)])
     here.brokers.log_ends(2)
     reported = here.post().json()["detail"]
-    assert "First fence it: stop its producer and start it again" in reported
+    assert "First fence this id: stop its producer and start it again" in reported
     assert "kafka-transactions.sh forceTerminateTransaction --transactionalId pay" in reported
 
 
@@ -368,7 +368,7 @@ def test_an_owner_that_is_read_during_the_checks_prevents_the_marker(here: Resol
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()
-    refused(here, "pay is Ongoing and includes the partition: the marker of that transaction will end these records")
+    refused(here, "pay is Ongoing, and its transaction includes the partition: the marker of that transaction")
     late.join()
 
 
@@ -412,7 +412,7 @@ def test_a_refusal_of_the_broker_has_its_status_and_reason(here: ResolveApi) -> 
     for code, status, says in (
         (47, 409, "producer id 7 has a newer epoch or marker on orders-0 (error 47 INVALID_PRODUCER_EPOCH)"),
         (52, 409, "(error 52 TRANSACTION_COORDINATOR_FENCED)"),
-        (31, 502, "no permission to write markers: grant CLUSTER_ACTION on the cluster"),
+        (31, 502, "there is no permission to write markers: grant CLUSTER_ACTION on the cluster"),
         (8, 503, "broker 2 cannot write the marker now (error 8 BROKER_NOT_AVAILABLE)"),
         (19, 502, "broker 2 refuses the marker (error 19 NOT_ENOUGH_REPLICAS)"),
     ):

@@ -363,9 +363,9 @@ def test_watch_serves_with_the_same_tls_and_authentication(
     ("arguments", "says"),
     [
         (("--tls-cert", "missing.pem", "--tls-key", "missing.pem"), "--tls-cert: missing.pem: No such file"),
-        (("--tls-cert", "key.pem", "--tls-key", "key.pem"), "no certificate with its key, in PEM"),
+        (("--tls-cert", "key.pem", "--tls-key", "key.pem"), "these files are not a PEM certificate and its key"),
         (("--tls-cert", "server.pem", "--tls-key", "locked.pem"), "the key is encrypted"),
-        (("--tls-cert", "server.pem", "--tls-key", "other.pem"), "no certificate with its key, in PEM"),
+        (("--tls-cert", "server.pem", "--tls-key", "other.pem"), "these files are not a PEM certificate and its key"),
         (("--tls-cert", "server.pem"), "--tls-cert needs --tls-key"),
         (("--tls-key", "server.pem"), "needs --tls-cert"),
         (("--tls-client-ca", "server.pem"), "needs --tls-cert"),

@@ -77,7 +77,7 @@ def test_settings_for_sasl_over_tls_are_read(tmp_path: Path) -> None:
         ("sasl.oauthbearer.assertion.file=x", "sasl.oauthbearer.assertion.file is not supported: set txnscope"),
         (
             "security.protocol=SSL\nssl.enabled.protocols=TLSv1.1",
-            "ssl.enabled.protocols=TLSv1.1 leave neither TLSv1.2 nor TLSv1.3",
+            "ssl.enabled.protocols=TLSv1.1: neither TLSv1.2 nor TLSv1.3 is left",
         ),
         (
             "ssl.cipher.suite=x\nsecurity.protocol=TLS",

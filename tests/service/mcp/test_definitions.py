@@ -101,15 +101,15 @@ def test_unknown_tools_and_resources_are_refused_by_name(talk: Talk) -> None:
         (
             "history_of",
             {"cluster": "orders", "transactional_id": 7},
-            "transactional_id has to be a text, and not empty",
+            "transactional_id has to be a text that is not empty",
         ),
-        ("history_of", {"cluster": "", "transactional_id": "a"}, "cluster has to be a text, and not empty"),
+        ("history_of", {"cluster": "", "transactional_id": "a"}, "cluster has to be a text that is not empty"),
         (
             "history_of",
             {"cluster": "orders", "transactional_id": "\N{CLOUD}" * 6_000},
             "transactional_id is too long: 54,000 bytes in an address",
         ),
-        ("what_is_wrong", {"clusters": "orders"}, "'clusters' is no argument: there are cluster"),
+        ("what_is_wrong", {"clusters": "orders"}, "'clusters' is not an argument: the arguments are cluster"),
         (
             "explain_offset",
             {"cluster": "orders", "topic": "t", "partition": True, "offset": 1},

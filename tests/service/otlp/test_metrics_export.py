@@ -214,7 +214,7 @@ def test_a_failing_endpoint_is_tried_again_and_logged_once(
         of_kind = [line for line in lines if line.startswith(f"OTLP metrics of {kind}: ")]
         assert [line.partition(": ")[2] for line in of_kind] in (
             [],  # the other kind of metrics got all failures
-            [f"the receiver answered with status {status}", "the endpoint takes them again"],
+            [f"the receiver answered with status {status}", "the endpoint takes requests again"],
         )
     assert requests(metrics, "failed") == 6
     assert dropped(metrics) == 0

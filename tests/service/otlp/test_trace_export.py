@@ -294,7 +294,7 @@ def test_an_endpoint_that_is_away_for_a_while_misses_nothing(
     lines = [record.message for record in caplog.records]
     assert lines == [
         *(f"OTLP traces: the receiver answered with status {status}" for status in (503, 429, 500)),
-        "OTLP traces: the endpoint takes them again",
+        "OTLP traces: the endpoint takes requests again",
     ]
 
 

@@ -125,7 +125,7 @@ def test_a_running_check_reports_a_newer_version_until_the_store_is_its_own_agai
 
     assert found() is None
     migrate_by_next_version(engine, tmp_path)
-    assert "this version goes on" in (found() or "")
+    assert "this version continues to use the store" in (found() or "")
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'r0001'")
     assert found() is None

@@ -51,7 +51,7 @@ _END_STOPPED_WRITER: Final = text(
 
 class Postgresql(Backend):
     data_version = "SELECT pg_current_snapshot()::text"
-    """Changes with every writing transaction of the server."""
+    """The result of this query changes with every writing transaction of the server."""
     name = String(collation="C")
 
     def resolve(self, url: URL) -> URL | None:

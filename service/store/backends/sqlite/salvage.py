@@ -56,8 +56,8 @@ class DamagedFile:
 
 
 class Reading:
-    """The readable rows of one table, in no certain order. After the iteration, `is_whole` is True if the iteration met
-    no damage, and so lost no row."""
+    """The readable rows of one table, in no particular order. After the iteration, `is_whole` is True if the iteration
+    met no damage, and so lost no row."""
 
     def __init__(self, raw: sqlite3.Connection, table: str, columns: Sequence[str]) -> None:
         names = ", ".join(f'"{name}"' for name in columns)

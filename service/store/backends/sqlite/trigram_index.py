@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 
 _END: Final = "transactional_ids_trigrams_end"
 """The table that holds the last row id in the index. A new id gets the row id after the highest present one, so row ids
-are used again after retention has deleted ids. A trigger therefore lowers the end to the highest row id that is
+are used again after retention has deleted ids. A trigger therefore lowers the stored row id to the highest one that is
 left."""
 
 _CREATE: Final = (
