@@ -122,10 +122,10 @@ NOT_COVERED: Final = on_finding(
 GAP: Final = on_finding(
     Kind.DATA_GAP,
     severity=WARNING,
-    summary="Part of a log of {{ $labels.cluster }} was gone before it was read",
-    description="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} lost records before they were read, or"
-    " were truncated or created again. Reading went on after the gap; counts and history of the ids in the gap are"
-    " incomplete, and their states may be out of date.",
+    summary="What was read of a log of {{ $labels.cluster }} may have a gap",
+    description="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} lost records before they were read,"
+    " were truncated or created again, or were last read too long ago. Each finding names the reason. Counts and"
+    " history of the ids in the gap may be incomplete, and their states out of date.",
 )
 
 DROPPED: Final = Alert(

@@ -110,7 +110,7 @@ def finding_facts(kind: Kind, name: str = "pay") -> Facts:
         Kind.COORDINATOR_MISMATCH: MismatchFacts(name, place, NOT_FOUND, -1, -1, "Ongoing"),
         Kind.LOG_EXPANDED: LogExpandedFacts(8, 3, 1),
         Kind.UNDECODABLE: UndecodableFacts(names_of([name])),
-        Kind.DATA_GAP: DataGapFacts(),
+        Kind.DATA_GAP: DataGapFacts(("retention",)),
         Kind.COVERAGE_GAP: SourceUnreadFacts(None),
         Kind.LOST_RECORDS: LostRecordsFacts(name, 119, EndedBy.FOREIGN_ABORT),
         Kind.TORN: TornFacts(name, True, orders, None, 0, None, 0),

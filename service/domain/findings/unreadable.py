@@ -23,19 +23,33 @@ GAP_AFTER_MS: Final = 30_000
 restart."""
 
 _REASONS: Final = {
-    "retention": "were deleted before they were read",
-    "recreated": "belong to a topic that was created again; the new topic is read from its start",
-    "diverged": "no longer match what had been read; the log is read again",
-    "cleaned": "held {missing} records that compaction removed before they were read",
-    "away": "were last read too long ago, or the store was made anew: removed ids may have been missed, and the log is"
-    " read again",
+    "retention": ("were deleted before they were read", "records were deleted before they were read"),
+    "recreated": (
+        "belong to a topic that was created again; the new topic is read from its start",
+        "the topic was created again",
+    ),
+    "diverged": (
+        "no longer match what had been read; the log is read again",
+        "the log no longer matches what had been read",
+    ),
+    "cleaned": (
+        "held {missing} records that compaction removed before they were read",
+        "compaction removed records before they were read",
+    ),
+    "away": (
+        "were last read too long ago, or the store was made anew: removed ids may have been missed, and the log is"
+        " read again",
+        "the log is read again, because the last read was too long ago or the store was made anew",
+    ),
 }
+"""By reason of a gap (`transaction_log.facts.Gap`): the text about its offsets, and the text about its partition."""
 
 
 def what_happened(reason: str, missing: int | None) -> str:
     """Returns the text about offsets whose records could not be read as they were written. `reason`: as in
     `transaction_log.facts.Gap`; any other text is returned as it is."""
-    return _REASONS.get(reason, reason).format(missing=missing)
+    text, _ = _REASONS.get(reason, (reason, ""))
+    return text.format(missing=missing)
 
 
 class Undecoded(NamedTuple):
@@ -108,20 +122,27 @@ def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observatio
 
 @dataclass(frozen=True, slots=True)
 class DataGapFacts(Facts):
-    """The facts about a data gap: an empty class, because the subject names the partition, and the evidence contains
-    the missing offsets."""
+    """The reasons of a partition's gaps, each once, as in `transaction_log.facts.Gap`. The evidence contains the
+    missing offsets."""
+
+    gap_reasons: tuple[str, ...]
 
     def words(self, about: Observation, /) -> Words:
         topic, partition, *_ = about.subject
-        return Words(
-            f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
-            "Reading went on after the gap. "
-            + (
+        known = [text for reason, (_, text) in _REASONS.items() if reason in self.gap_reasons]
+        what = "; ".join(known) or "the log could not be read as it was written"
+        if self.gap_reasons == ("away",):
+            advice = (
+                "Records that compaction removed since the last read may have been missed: counts and history of this"
+                " partition's ids may be incomplete."
+            )
+        else:
+            advice = "Reading went on after the gap. " + (
                 "Counts and history of this partition's ids are incomplete for the gap."
                 if topic == TOPIC
                 else "The counted volume and markers of this partition are incomplete for the gap."
-            ),
-        )
+            )
+        return Words(f"{topic}-{partition}: {what}", advice)
 
 
 def data_gaps(gaps: Iterable[DataGap]) -> list[Observation]:
@@ -137,7 +158,7 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
         kind=Kind.DATA_GAP,
         severity=Severity.WARNING,
         subject=Subject(topic=topic, partition=partition),
-        facts=DataGapFacts(),
+        facts=DataGapFacts(tuple(sorted({gap.reason for gap in gaps}))),
         evidence=tuple(
             Evidence(
                 gap.seen_at_ms,

@@ -125,7 +125,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
         "Restarting the application: the id gets a new producer id",
     ),
     Kind.UNDECODABLE: ("cannot be decoded", "The state of these ids is unknown.", "Pipeline"),
-    Kind.DATA_GAP: ("was gone or had changed before it was read", "Reading went on after the gap."),
+    Kind.DATA_GAP: ("records were deleted before they were read", "Reading went on after the gap."),
     Kind.COVERAGE_GAP: ("hr.payroll-0 and hr.payroll-1", "Grant READ on topic hr.payroll", "Pipeline"),
     Kind.LOST_RECORDS: (
         "among offsets 100 to 119 were committed",

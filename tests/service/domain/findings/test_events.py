@@ -153,6 +153,33 @@ def test_data_gaps_of_a_partition_share_a_finding() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reasons", "title"),
+    [
+        (("retention",), "records were deleted before they were read"),
+        (("recreated",), "the topic was created again"),
+        (("diverged",), "the log no longer matches what had been read"),
+        (("cleaned",), "compaction removed records before they were read"),
+        (("away",), "the log is read again, because the last read was too long ago or the store was made anew"),
+        (
+            ("recreated", "retention", "retention"),
+            "records were deleted before they were read; the topic was created again",
+        ),
+        (("of a later version",), "the log could not be read as it was written"),
+    ],
+)
+def test_the_title_of_a_data_gap_is_what_is_known_of_each_reason(reasons: tuple[str, ...], title: str) -> None:
+    gaps = [DataGap(n, "__transaction_state", 3, 10, 15, reason, NOW_MS) for n, reason in enumerate(reasons)]
+    (found,) = unreadable.data_gaps(gaps)
+    assert found.title == f"__transaction_state-3: {title}"
+
+
+def test_a_log_that_is_read_again_may_lack_nothing() -> None:
+    (found,) = unreadable.data_gaps([DataGap(1, "__transaction_state", 3, 9, 9, "away", NOW_MS)])
+    assert found.advice.startswith("Records that compaction removed since the last read may have been missed")
+    assert "may be incomplete" in found.advice
+
+
+@pytest.mark.parametrize(
     ("error", "since_ms", "gaps"),
     [
         (None, NOW_MS - M, 0),
