@@ -122,6 +122,23 @@ def count(connection: Connection, cluster_id: int, selection: FindingSelection) 
     return connection.scalar(chosen) or 0
 
 
+def resolved_last(connection: Connection, cluster_id: int, since_ms: int, limit: int) -> list[Finding]:
+    """Returns at most `limit` of the confirmed findings that were resolved at `since_ms` or later, the last resolved
+    first. Findings that only a newer version of txnscope knows are left out."""
+    newest = select(findings).where(*_resolved_since(cluster_id, since_ms))
+    rows = connection.execute(newest.order_by(_F.resolved_at_ms.desc(), _F.id.desc()).limit(limit))
+    return _with_words_of_people(connection, cluster_id, findings_of(rows))
+
+
+def count_resolved(connection: Connection, cluster_id: int, since_ms: int) -> int:
+    """Returns the number of confirmed findings that were resolved at `since_ms` or later."""
+    return connection.scalar(select(func.count()).where(*_resolved_since(cluster_id, since_ms))) or 0
+
+
+def _resolved_since(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool], ...]:
+    return _F.cluster_id == cluster_id, _F.resolved_at_ms >= since_ms, _F.confirmed_at_ms.is_not(None)
+
+
 def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
     """Returns a mapping from kind to the number of findings that were not opened, or conditions that were not read,
     because a bound was reached. Kinds without such findings or conditions are absent."""

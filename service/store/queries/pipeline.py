@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import Status
 from service.domain.reasons.coding import decode, decode_if
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen, is_log_absent
@@ -21,13 +19,11 @@ from service.domain.transaction_log.id_delta import COUNTED_AS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_ABORT
 from service.store.queries.clusters import has_log
-from service.store.rows.findings import finding_if_known
 from service.store.schema import (
     cluster_minutes,
     clusters,
     counters,
     data_partitions,
-    findings,
     group_offsets,
     open_entries,
     rejects,
@@ -168,7 +164,7 @@ MOST_STEPS: Final = 50_000
 """Maximum number of aborts for which the causes are looked up (0.1 s of queries). Above this many only the total is
 reported."""
 
-_C, _F, _M, _T = counters.c, findings.c, cluster_minutes.c, transitions.c
+_C, _M, _T = counters.c, cluster_minutes.c, transitions.c
 
 
 class EndedMinute(NamedTuple):
@@ -234,32 +230,6 @@ def medians(connection: Connection, cluster_id: int) -> Medians:
         of_kind = buckets[names[name]]
         of_kind[int(label)] = of_kind.get(int(label), 0) + value
     return Medians(_median(OPEN, buckets[OPEN]), _median(MARKER, buckets[MARKER]))
-
-
-def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> int:
-    """Returns the number of confirmed findings that were resolved at `since_ms` or later."""
-    return connection.execute(
-        select(func.count())
-        .select_from(findings)
-        .where(_F.cluster_id == cluster_id, _F.resolved_at_ms >= since_ms, _F.confirmed_at_ms.is_not(None))
-    ).scalar_one()
-
-
-def last_resolved(connection: Connection, cluster_id: int) -> Finding | None:
-    """Returns the confirmed finding that was resolved last; None if no confirmed finding was resolved, or if only a
-    newer version of txnscope knows the finding."""
-    row = connection.execute(
-        select(findings)
-        .where(
-            _F.cluster_id == cluster_id,
-            _F.resolved_at_ms.is_not(None),
-            _F.confirmed_at_ms.is_not(None),
-            _F.status == Status.RESOLVED,
-        )
-        .order_by(_F.resolved_at_ms.desc())
-        .limit(1)
-    ).one_or_none()
-    return None if row is None else finding_if_known(row)
 
 
 def _median(kind: str, buckets: Mapping[int, int]) -> int | None:

@@ -20,7 +20,7 @@ from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log import states
 from service.domain.worlds.verdict import Decided
 from service.store.errors import StoreError, StoreNotMigrated
-from service.store.queries import clusters, pipeline, transactions
+from service.store.queries import clusters, findings, pipeline, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.transaction_pages import Selection
 from service.views.addresses import cluster_page
@@ -144,8 +144,8 @@ def get_overview(request: Request, cluster: str) -> Response:
             others=others[:OTHERS_SHOWN],
             others_count=len(others),
             oldest=oldest[0] if oldest and states.is_time(oldest[0].started_at_ms) else None,
-            last=pipeline.last_resolved(connection, cluster_id),
-            resolved=pipeline.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
+            last=next(iter(findings.resolved_last(connection, cluster_id, 0, 1)), None),
+            resolved=findings.count_resolved(connection, cluster_id, now_ms - _DAY_MS),
             halves=pipeline.medians(connection, cluster_id),
             hour=hour,
             commits=None if hour is None else area(hour.commits, hour.missing),

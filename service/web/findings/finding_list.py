@@ -33,7 +33,6 @@ from service.web.shared.render import render
 
 ROWS: Final = 100
 RESOLVED_SHOWN: Final = 5
-_RESOLVED_READ: Final = 50
 _DAY_MS: Final = 86_400_000
 _NEVER_MS: Final = 2**62
 _PLACE: Final = TypeAdapter(tuple[Annotated[int, Field(ge=0)], tuple[Int64, str] | None])
@@ -93,15 +92,16 @@ def get_findings(
         rows = [_row(one) for one in page]
         is_plain = selection == FindingSelection(statuses=frozenset({Status.CONFIRMED})) and cursor is None
         ended = [one for one in rows if not one.finding.is_open]
+        all_ended = len(ended)
         if is_plain:
-            ended = [_row(one) for one in _lately(connection, frame)]
+            ended, all_ended = _lately(connection, frame)
         return render(
             "findings.html",
             frame,
             page="findings",
             rows=sorted((one for one in rows if one.finding.is_open), key=lambda row: _worst_first(row, frame.now_ms)),
-            ended=ended[:RESOLVED_SHOWN] if is_plain else ended,
-            more_ended=max(len(ended) - RESOLVED_SHOWN, 0) if is_plain else 0,
+            ended=ended,
+            all_ended=all_ended,
             is_plain=is_plain,
             is_first=cursor is None,
             selection=selection,
@@ -155,13 +155,12 @@ def _page(
     return found, None
 
 
-def _lately(connection: Connection, frame: Frame) -> list[Finding]:
-    """Returns findings resolved in the last 24 hours, the last resolved first. Reads only the _RESOLVED_READ resolved
-    findings that were opened last."""
-    selection = FindingSelection(statuses=frozenset({Status.RESOLVED}))
-    found, _ = findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
-    lately = [one for one in found if frame.now_ms - (one.life.resolved_at_ms or 0) <= _DAY_MS]
-    return sorted(lately, key=lambda one: -(one.life.resolved_at_ms or 0))
+def _lately(connection: Connection, frame: Frame) -> tuple[list[Row], int]:
+    """Returns the confirmed findings that were resolved in the last 24 hours: rows for the last RESOLVED_SHOWN of them,
+    the last resolved first, and the number of all."""
+    cluster_id, since_ms = frame.cluster.id, frame.now_ms - _DAY_MS
+    newest = findings.resolved_last(connection, cluster_id, since_ms, RESOLVED_SHOWN)
+    return [_row(one) for one in newest], findings.count_resolved(connection, cluster_id, since_ms)
 
 
 def _row(one: Finding) -> Row:

@@ -100,6 +100,22 @@ def test_new_counts_of_truncated_findings_replace_the_old_ones(cluster: Cluster)
             assert findings.truncated(connection, cluster.id) == counts
 
 
+def test_the_findings_resolved_last_are_read_and_all_are_counted(cluster: Cluster) -> None:
+    writer = FindingWriter(cluster.engine, cluster.lease)
+    nothing = RoundResult((), frozenset({Kind.OVERDUE}), frozenset({0}))
+    for n in range(5):  # opened in this order, resolved in the opposite one
+        seen = RoundResult((observe(name=b"id-%d" % n),), frozenset())
+        opened = reconcile({}, seen, NOW_MS + n, "kafka")
+        writer.save(opened, NOW_MS + n)
+        known = {(one.finding.kind, one.finding.subject): one.finding for one in opened}
+        writer.save(reconcile(known, nothing, NOW_MS + 100 - n, "kafka"), NOW_MS + 100 - n)
+    with cluster.engine.connect() as connection:
+        shown = findings.resolved_last(connection, cluster.id, NOW_MS + 97, 2)
+        assert [one.life.resolved_at_ms for one in shown] == [NOW_MS + 100, NOW_MS + 99]
+        assert findings.count_resolved(connection, cluster.id, NOW_MS + 97) == 4
+        assert findings.resolved_last(connection, cluster.id, NOW_MS + 101, 2) == []
+
+
 def test_findings_are_counted_by_filter(cluster: Cluster) -> None:
     seen = RoundResult(tuple(observe(name=b"id-%d" % n) for n in range(3)), frozenset())
     FindingWriter(cluster.engine, cluster.lease).save(reconcile({}, seen, NOW_MS, "kafka"), NOW_MS)

@@ -291,6 +291,30 @@ def test_a_resolved_finding_keeps_its_address_and_shows_how_it_ended(cluster: Wi
     assert address(one) in look(f"{LIST}?status=resolved", now_ms=NOW_MS + 61_000).html
 
 
+def test_all_findings_of_the_last_day_are_counted_also_those_opened_long_before(
+    cluster: WithPartitions, look: Look
+) -> None:
+    day_ms, later_ms = 86_400_000, NOW_MS + 2 * 86_400_000
+    several = [hanging(subject=Subject("orders", n, b"pay", n, 3, LSO)) for n in range(60)]
+    cluster.see(several[0])
+    cluster.see(*several, now_ms=NOW_MS + 1)
+    cluster.see(several[0], now_ms=NOW_MS + 2)
+    cluster.see(now_ms=later_ms)
+    page = look(now_ms=later_ms + day_ms)
+    assert "Resolved in the last 24 hours 1 of 1" in page.text, "59 that were opened later were resolved too long ago"
+    assert address(the_first(cluster)) in page.html
+    cluster.see(*several, now_ms=later_ms + day_ms)
+    cluster.see(now_ms=later_ms + day_ms + 1)
+    assert "Resolved in the last 24 hours 5 of 60" in look(now_ms=later_ms + day_ms + 2).text
+    assert 'id="resolved"' not in look(now_ms=later_ms + 2 * day_ms + 2).html
+
+
+def the_first(cluster: WithPartitions) -> Finding:
+    with cluster.engine.connect() as connection:
+        found, _ = read_findings.read_page(connection, cluster.id, ALL, None, 200)
+    return min(found, key=lambda one: one.life.opened_at_ms)
+
+
 ENDED: Mapping[str, str] = {
     Resolution.COORDINATOR_MARKER: "its coordinator wrote the marker",
     Resolution.OUR_MARKER: "txnscope resolve wrote the marker",
