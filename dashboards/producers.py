@@ -36,7 +36,7 @@ def _oldest_open() -> str:
 _NOW: Final = [
     big(
         f"Fenced in {at.FENCED_WINDOW}",
-        "Transactions aborted by an InitProducerId for their id: from a new producer, from the same one after an"
+        "Aborts attributed to an InitProducerId for their id: from a new producer, from the same one after an"
         " error, or from an administrator. A restart causes one such abort. Many come from two instances that share"
         " an id, a deployment that restarts in a loop, or clients that fence themselves. The findings name shared ids.",
         f"ceil({increase(catalogue.FENCED, over=at.FENCED_WINDOW)})",

@@ -48,7 +48,8 @@ ABORTS = _metric("aborts_total", "counter", "Aborted transactions, by cause.", "
 FENCED = _metric(
     "fenced_producers_total",
     "counter",
-    "Transactions that were aborted because a producer or an administrator sent InitProducerId for their id.",
+    "Aborted transactions that are attributed to an InitProducerId request for their id, of a producer or an"
+    " administrator.",
 )
 DURATION = _metric(
     "duration_seconds",
