@@ -1,8 +1,8 @@
 """Reads the rows of many ids or partitions by an index, and writes many rows with an INSERT … ON CONFLICT that is
 compiled once.
 
-SQLAlchemy's own executemany inspects every value of every row. This takes half the time of the first read of a large
-log.
+SQLAlchemy's own executemany inspects every value of every row. The inspection takes half the time of the first read of
+a large log.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def test_a_child_that_cannot_run_does_not_end_the_others(tmp_path: Path) -> None
         ) as all_,
     ):
         try:
-            wanted = ("wrong ended with exit code 2, starting", "away ended with exit code 3, starting", "works")
+            wanted = ("wrong ended with exit code 2; starting", "away ended with exit code 3; starting", "works")
             wait_until_equal(
                 lambda: [reported for reported in wanted if reported not in log.read_text()],
                 [],
