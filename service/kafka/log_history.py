@@ -18,7 +18,8 @@ from service.wire.columns import decode
 from service.wire.log_columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, holes
 
 MAX_RECORDS: Final = 300_000
-"""Maximum number of offsets to read before `hi`. So many records are some 40 MB, and are read in less than a second."""
+"""Maximum number of offsets to read before `hi`. That number of records is some 40 MB, and is read in less than a
+second."""
 MAX_S: Final = 5.0
 _FETCH_BYTES: Final = 8 << 20
 

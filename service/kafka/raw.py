@@ -27,8 +27,8 @@ _FRAME = struct.Struct(">ihhi")  # size of what follows, api key, api version, c
 
 
 class RawRequest:
-    """A request as bytes. `body`: everything after the header. `is_flexible`: this version of the API has tagged fields
-    (KIP-482), also in the header.
+    """A request as bytes. `body`: everything after the header. `is_flexible`: True if this version of the API has
+    tagged fields (KIP-482), also in the header.
 
     The same object can be sent again after the previous answer has come.
     """

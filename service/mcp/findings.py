@@ -20,8 +20,8 @@ Finding = Mapping[str, Any]
 
 
 class Place(NamedTuple):
-    """The sort key of a finding. `is_muted`: a mute is in force at the time of the data (`as_of`). `heals`: a number
-    for the outlook of the finding's kind; findings that do not heal by themselves come first."""
+    """The sort key of a finding. `is_muted`: True if a mute is in force at the time of the data (`as_of`). `heals`: a
+    number for the outlook of the finding's kind; findings that do not heal by themselves come first."""
 
     is_muted: bool
     rank: int

@@ -29,8 +29,8 @@ class BadArguments(Exception):
 
 
 class Tool(NamedTuple):
-    """A tool. `arguments`: by name, the JSON schema of each argument; those in `optional` may be left out. `run`: takes
-    the arguments by name; an argument that is left out is None."""
+    """A tool. `arguments`: a mapping from the name of an argument to its JSON schema; arguments in `optional` may be
+    left out. `run`: the function that gets the arguments as keyword arguments; an argument that is left out is None."""
 
     name: str
     description: str
@@ -48,7 +48,7 @@ class Tool(NamedTuple):
         }
 
     async def answer(self, ask: Ask, given: Mapping[str, Any] | None) -> Fields:
-        """Returns the answer. Raises BadArguments, Refused."""
+        """Runs the tool and returns its answer. Raises BadArguments or Refused."""
         return await self.run(ask, **self._checked(given or {}))
 
     def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class ExportMetrics:
             self._dropped.labels(signal, reason)
 
     def count(self, signal: Signal, *, taken: bool) -> None:
-        """Counts a request to the endpoint. `taken`: the endpoint accepted the request."""
+        """Counts a request to the endpoint. `taken`: True if the endpoint accepted the request."""
         self._requests.labels(signal, "taken" if taken else "failed").inc()
 
     def drop(self, signal: Signal, reason: DropReason, number: int = 1) -> None:

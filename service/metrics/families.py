@@ -62,7 +62,7 @@ class Series(NamedTuple):
 
 def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> list[tuple[str, Series]]:
     """Returns (cluster, series) of all clusters, with one SERIES_DROPPED for each cluster: at most `limit` series of
-    Prometheus, unless the series that are always kept are more.
+    Prometheus, unless there are more series that are always kept.
 
     Series of metrics without `many` are always kept. The rest of the limit is shared fairly among the clusters. Of the
     series of metrics with `many`, a cluster keeps the first ones, because the worst series come first. A SERIES_DROPPED

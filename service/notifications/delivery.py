@@ -29,7 +29,7 @@ AT_ONCE: Final = 500
 class Batch(NamedTuple):
     """The next notifications of a receiver, from the events with numbers above `after` and up to `sequence`. `dropped`:
     the number of events that are skipped, because the store no longer has all events after the receiver's position.
-    `is_all`: there are no later events."""
+    `is_all`: True if there are no later events."""
 
     notifications: tuple[Notification, ...]
     after: int

@@ -37,8 +37,8 @@ class AllPlacesTaken(Exception):
 
 
 class Start(NamedTuple):
-    """The place at which a stream begins: after `sequence`. `is_reset`: the store has lost events after the last event
-    that the client received, or never had that event. The stream then goes on after the newest event."""
+    """The place at which a stream begins: after `sequence`. `is_reset`: True if the store has lost events after the
+    last event that the client received, or never had that event. The stream then goes on after the newest event."""
 
     sequence: int
     is_reset: bool

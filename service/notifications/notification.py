@@ -83,9 +83,9 @@ class Selection:
 class Undelivered(Exception):
     """The receiver did not take a notification; the message says why, in one line without secrets.
 
-    `taken`: the number of notifications, from the first, that the receiver took before this one. `is_refused`: the
-    receiver refuses this notification, so sending it again would not help. `retry_after_s`: the pause that the receiver
-    asked for; 0: none.
+    `taken`: the number of notifications, from the first, that the receiver took before this one. `is_refused`: True if
+    the receiver refuses this notification, so sending it again would not help. `retry_after_s`: the pause that the
+    receiver asked for; 0: none.
     """
 
     def __init__(self, text: str, *, taken: int = 0, is_refused: bool = False, retry_after_s: float = 0.0) -> None:

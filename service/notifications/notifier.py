@@ -44,7 +44,7 @@ class Configured(NamedTuple):
 
 
 class Notifier:
-    """Notifies receivers until `stop`. `now_ms`: the wall clock; `monotonic`: seconds for pauses."""
+    """Notifies receivers until `stop`. `now_ms`: the wall clock; `monotonic`: a clock in seconds, for pauses."""
 
     def __init__(
         self,

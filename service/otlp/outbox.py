@@ -51,9 +51,9 @@ _Minute = tuple[int, CauseCode, int]
 class Batch(NamedTuple):
     """The next traces, from the position `after` to `position`. `taken`: for the newest minutes, a mapping from
     (cluster, cause, minute in which transactions ended) to the number of traces chosen so far. `dropped`: a mapping
-    from reason to the number of traces that will never be sent (for DELETED an upper bound). `is_all`: no further trace
-    can be sent now. In a batch with traces of hanging transactions, `is_all` does not cover ends, because they were not
-    read."""
+    from reason to the number of traces that will never be sent (for DELETED an upper bound). `is_all`: True if no
+    further trace can be sent now. In a batch with traces of hanging transactions, `is_all` does not cover ends, because
+    they were not read."""
 
     traces: tuple[Trace, ...]
     after: TracePosition

@@ -56,7 +56,7 @@ class Pauses:
     """The supervisor's pauses in seconds.
 
     `first_s` to `longest_s` (doubling): before a dead child is started again. `steady_after_s`: how long a child must
-    run to reset that pause. `to_kill_s`: from TERM to KILL.
+    run to reset this pause. `to_kill_s`: from TERM to KILL.
 
     The longest pause and a start of Spark (up to 20 s) together stay within 30 s. So even a child that was killed five
     times in a row, each time within `steady_after_s`, is back within the time that docs/reliability.md promises.
@@ -142,7 +142,7 @@ class Supervisor:
             child.backoff.reset()
         pause_s = child.backoff.next_s()
         child.start_at = now + pause_s
-        self._out.say(f"{child.name} {ending}, starting it again in {pause_s:g} s")
+        self._out.say(f"{child.name} {ending}; starting it again in {pause_s:g} s")
 
     def _end(self) -> None:
         """Sends TERM to all children, then KILL to those that are left and to everything that they started."""

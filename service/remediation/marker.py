@@ -44,7 +44,7 @@ def write(client: KafkaClient, way: WayOut) -> None:
     if code == errors.NONE:
         return
     if code == errors.CLUSTER_AUTHORIZATION_FAILED:
-        raise KafkaRefused(f"nothing was written, because there is no permission to write markers: grant {NEEDS}")
+        raise KafkaRefused(f"nothing was written: the permission to write markers is missing: grant {NEEDS}")
     if code in (_INVALID_PRODUCER_EPOCH, _COORDINATOR_FENCED):
         raise Refused(
             f"nothing was written: broker {way.leader.node} refuses the marker, because producer id {way.producer_id}"

@@ -101,8 +101,9 @@ def _spark_master(master: str) -> str:
 
 
 def _spark_conf(conf: Any) -> dict[str, str]:
-    """Returns Spark's settings by name, from KEY=VALUE words of a flag or from a table of the file. Raises ValueError
-    for a name without `spark.` in front; errors show no values, because they may be passwords."""
+    """Returns a mapping from name to value of Spark's settings, from KEY=VALUE words of a flag or from a table of the
+    file. Raises ValueError for a name without `spark.` in front; errors show no values, because they may be
+    passwords."""
     if isinstance(conf, list):
         pairs = [str(pair).partition("=") for pair in conf]
         if missing := [name for name, equals, _ in pairs if not equals]:
@@ -315,7 +316,7 @@ class Settings(Watching):
             return [self]
         for name in ("bootstrap_servers", "kafka_config", "remediation_config", "topics", "mirrored"):
             if getattr(self, name):
-                raise SettingsError(f"{flag(name)}: each of [[clusters]] has its own value: leave the flag out")
+                raise SettingsError(f"{flag(name)}: each of [[clusters]] has its own value, so leave the flag out")
         if self.cluster is not None and self.cluster not in (names := [one.name for one in self.clusters]):
             raise SettingsError(
                 f"--cluster {self.cluster}: no [[clusters]] has this name; there are: {', '.join(names)}"

@@ -53,8 +53,8 @@ class AuditRow(NamedTuple):
 
 
 class AuditSelection(NamedTuple):
-    """Filters of a list of events; a filter that is None selects all. `with_service`: include events that concern no
-    cluster."""
+    """Filters of a list of events; a filter that is None selects all. `with_service`: True to include events that
+    concern no cluster."""
 
     action: Action | None = None
     outcome: Outcome | None = None

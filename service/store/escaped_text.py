@@ -109,8 +109,8 @@ def _of_escape(match: re.Match[str]) -> str:
 
 
 def _of_python(match: re.Match[str], *, is_byte: bool) -> str:
-    r"""Returns the text that an escape in Python's notation represents. `is_byte`: `\x80` and above are bytes; else
-    characters."""
+    r"""Returns the text that an escape in Python's notation represents. `is_byte`: True if `\x80` and above represent
+    bytes, False if they represent characters."""
     byte, *longer, letter = match.groups()
     if letter:
         return _LETTERS[letter]

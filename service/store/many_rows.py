@@ -1,8 +1,8 @@
 """Reads the rows of many ids or partitions by an index, and writes many rows with an INSERT … ON CONFLICT that is
 compiled once.
 
-SQLAlchemy's own executemany inspects every value of every row. This takes half the time of the first read of a large
-log.
+SQLAlchemy's own executemany inspects every value of every row. The inspection takes half the time of the first read of
+a large log.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def json_for(connection: Connection) -> Callable[[object], object]:
 
 @lru_cache(maxsize=256)
 def _insert(upsert: Upsert, dialect: Dialect) -> str:
-    """Returns the INSERT … VALUES … ON CONFLICT; its parameters are the columns by position."""
+    """Returns the INSERT … VALUES … ON CONFLICT; its parameters are in the order of the columns."""
     backend = backend_for(dialect)
     statement = backend.insert(upsert.table).values({name: bindparam(name) for name in upsert.columns})
     compiled = upsert.on_conflict(backend, statement).compile(dialect=dialect)

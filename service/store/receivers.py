@@ -32,7 +32,7 @@ class ReceiverState(NamedTuple):
 
 
 def read_receivers(connection: Connection) -> list[ReceiverState]:
-    """Returns all receivers, by name."""
+    """Returns all receivers, sorted by name."""
     waiting = select(func.count()).where(finding_events.c.sequence > _R.sequence).scalar_subquery()
     rows = connection.execute(select(*receivers.c, waiting).order_by(_R.name))
     return [ReceiverState(*tuple(row)) for row in rows]

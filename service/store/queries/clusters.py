@@ -241,7 +241,7 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 class LogRead(NamedTuple):
     """The store's progress in the transaction log. `read_to`: a mapping from partition to the offset up to which it was
     read. `leaders`: a mapping from partition to its leader, as (broker, epoch). `hidden`: transactions of any id that
-    unread or undecoded records may hide. `has_undecodable`: the newest record of some id cannot be decoded."""
+    unread or undecoded records may hide. `has_undecodable`: True if the newest record of some id cannot be decoded."""
 
     read_to: dict[int, int]
     leaders: dict[int, tuple[int, int]]

@@ -70,8 +70,8 @@ class AboutEnd(NamedTuple):
 
 
 class EndedPage(NamedTuple):
-    """A page of ends, sorted by their numbers. `up_to`: later pages contain only ends with higher numbers. `is_all`: no
-    further page follows."""
+    """A page of ends, sorted by their numbers. `up_to`: later pages contain only ends with higher numbers. `is_all`:
+    True if no further page follows."""
 
     ends: tuple[EndedTransaction, ...]
     up_to: int

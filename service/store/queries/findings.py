@@ -54,8 +54,8 @@ class FindingCount(NamedTuple):
 def read_page(
     connection: Connection, cluster_id: int, selection: FindingSelection, after: FindingCursor | None, limit: int
 ) -> tuple[list[Finding], FindingCursor | None]:
-    """Returns at most `limit` findings, the last opened first, and the cursor of the next page, None after the last
-    page."""
+    """Returns at most `limit` findings, the last opened first, and the cursor of the next page (None after the last
+    page)."""
     statement = select(findings).where(_F.cluster_id == cluster_id, *_filters(selection))
     if after is not None:
         statement = statement.where(tuple_(_F.opened_at_ms, _F.id) < (after.opened_at_ms, after.id))

@@ -46,7 +46,7 @@ class TimelinePage(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """An id that wrote under a producer id; `current`: the id still has the producer id."""
+    """An id that wrote under a producer id. `current`: True if the id still has the producer id."""
 
     transactional_id: bytes
     first_seen_ms: int

@@ -156,7 +156,8 @@ def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
 
 
 _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None, None, None, False)
-"""The values of the columns of `transactional_ids` from `commits` on, for a new id of a first read."""
+"""The values in the row of a new id of a first read: those of `transactional_ids.commits` and of all columns after
+it."""
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:

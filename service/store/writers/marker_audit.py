@@ -35,8 +35,8 @@ MOST_TORN: Final = 1_000
 """Maximum number of torn transactions that wait for the judge; the counter counts all torn transactions."""
 
 MOST_KEPT: Final = 1_000
-"""Bound for one partition of a deleted topic: for its markers, and for the producer ids with records that no marker has
-ended. If there are more of either, the markers of the partition are not compared with decisions."""
+"""Maximum number of markers of one partition of a deleted topic, and of producer ids with records there that no marker
+has ended. If there are more of either, the markers of the partition are not compared with decisions."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"

@@ -33,7 +33,7 @@ from service.store.writers.source import NEVER_MS, SourceWriter, begin_generatio
 
 ALL_FROM: Final = 500
 """If a batch is full, or has at least this many partitions, one query reads all rows of the cluster. For any other
-batch, only the rows of the batch's partitions are read, by key."""
+batch, only the rows of the batch's partitions are read, by their keys."""
 
 GONE_KEPT_MS: Final = 3_600_000
 """Time (ms) for which the row of a deleted partition is kept, so that the judge learns of the deletion. While the

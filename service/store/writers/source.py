@@ -182,7 +182,8 @@ class SourceWriter:
     @contextmanager
     def _transaction(self, before_ms: int | None = None, *, ahead: bool = False) -> Iterator[Connection]:
         """Begins a transaction under the lease. `before_ms`: duration of the previous batch, which is added to a
-        histogram. `ahead`: a later transaction stores the progress, so this transaction need not wait for the disk.
+        histogram. `ahead`: True if a later transaction stores the progress, so that this transaction need not wait for
+        the disk.
 
         Raises LeaseLost (stop) or StoreUnavailable (try again).
         """
@@ -282,8 +283,8 @@ def _witnessed_from(step: RangeStep) -> int:
 
 
 def _rate(before: Position | None, records: int, now_ms: int) -> tuple[float, int, int]:
-    """Returns (transitions_per_s, window_started_ms, window_records); the rate is that of the last complete window, 0
-    before there is one."""
+    """Returns (transitions_per_s, window_started_ms, window_records); the rate is that of the last complete window, or
+    0 before there is one."""
     if before is None or now_ms < before.window_started_ms:
         return 0.0, now_ms, records
     records += before.window_records

@@ -412,7 +412,7 @@ def test_a_refusal_of_the_broker_has_its_status_and_reason(here: ResolveApi) -> 
     for code, status, says in (
         (47, 409, "producer id 7 has a newer epoch or marker on orders-0 (error 47 INVALID_PRODUCER_EPOCH)"),
         (52, 409, "(error 52 TRANSACTION_COORDINATOR_FENCED)"),
-        (31, 502, "there is no permission to write markers: grant CLUSTER_ACTION on the cluster"),
+        (31, 502, "the permission to write markers is missing: grant CLUSTER_ACTION on the cluster"),
         (8, 503, "broker 2 cannot write the marker now (error 8 BROKER_NOT_AVAILABLE)"),
         (19, 502, "broker 2 refuses the marker (error 19 NOT_ENOUGH_REPLICAS)"),
     ):

@@ -146,7 +146,7 @@ def test_ingest_keeps_the_application_running(start: Start) -> None:
     expected = {"bootstrap_servers": "a:1,b:2", "cluster": "orders", "checkpoint": "scratch", "liveness": "alive"}
     assert json.loads(arguments) == [expected]
     os.kill(int(pid), signal.SIGKILL)
-    command.wait_for_text("ingest | ingest was killed by SIGKILL, starting it again in 1 s\n")
+    command.wait_for_text("ingest | ingest was killed by SIGKILL; starting it again in 1 s\n")
     command.wait_for_text(arguments, times=2)
     command.process.terminate()
     assert command.process.wait(LIMIT_S) == 0

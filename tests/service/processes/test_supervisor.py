@@ -192,13 +192,13 @@ def test_a_failed_child_is_started_again_and_reported_in_one_line(
     pids = running.wait_for_pids(3)
     assert [is_alive(pid) for pid in (first, other, pids[2])] == [False, True, True]
     (said,) = (line for line in running.text.splitlines() if line.startswith("watch "))
-    assert re.fullmatch(rf"watch +\| child\d {why}, starting it again in 0.2 s", said)
+    assert re.fullmatch(rf"watch +\| child\d {why}; starting it again in 0.2 s", said)
 
 
 def test_pauses_double_up_to_the_longest(start: Start) -> None:
     running = start(DIES)
     running.wait_for_text(lambda text: text.count("again") >= 5, "five starts")
-    pauses = re.findall(r"ended with exit code 3, starting it again in (\S+) s", running.text)
+    pauses = re.findall(r"ended with exit code 3; starting it again in (\S+) s", running.text)
     assert pauses[:5] == ["0.2", "0.4", "0.8", "1.6", "1.6"]
 
 
@@ -285,7 +285,7 @@ def test_a_child_that_cannot_run_does_not_end_the_others(tmp_path: Path) -> None
         ) as all_,
     ):
         try:
-            wanted = ("wrong ended with exit code 2, starting", "away ended with exit code 3, starting", "works")
+            wanted = ("wrong ended with exit code 2; starting", "away ended with exit code 3; starting", "works")
             wait_until_equal(
                 lambda: [reported for reported in wanted if reported not in log.read_text()],
                 [],

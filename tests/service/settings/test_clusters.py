@@ -160,13 +160,13 @@ def test_a_mistake_in_a_table_is_named(text: str, complaint: str) -> None:
     [
         (
             {"bootstrap_servers": "a:1"},
-            "--bootstrap-servers: each of [[clusters]] has its own value: leave the flag out",
+            "--bootstrap-servers: each of [[clusters]] has its own value, so leave the flag out",
         ),
         (
             {"remediation_config": "a"},
-            "--remediation-config: each of [[clusters]] has its own value: leave the flag out",
+            "--remediation-config: each of [[clusters]] has its own value, so leave the flag out",
         ),
-        ({"topics": "a"}, "--topics: each of [[clusters]] has its own value: leave the flag out"),
+        ({"topics": "a"}, "--topics: each of [[clusters]] has its own value, so leave the flag out"),
         ({"cluster": "payments"}, "--cluster payments: no [[clusters]] has this name; there are: orders, billing"),
     ],
 )
