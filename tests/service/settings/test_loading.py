@@ -102,7 +102,7 @@ def test_unknown_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[[rules]]\nprefix = 'a'\nfull_history = 'yes'", "rules: rule 1: full_history: 'yes': neither true nor false"),
         (
             "[[rules]]\ntopic = 'a'\nfull_history = true",
-            "rules: rule 1: full_history needs a prefix, not a topic: the topics of a",
+            "rules: rule 1: full_history needs a prefix, not a topic, because the topics of a",
         ),
         ("[[applications]]\nname = 'pay'", "applications: application 'pay': needs either prefix or pattern"),
         ("[[applications]]\nprefix = 'pay'", "applications: application 1: needs name, or a pattern with a group"),
