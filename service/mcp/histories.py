@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from service.domain.transaction_log.abort_explanation import why_ended
-from service.domain.transaction_log.states import NAMES, PREPARE_ABORT
+from service.domain.transaction_log.abort_explanation import newest_abort
 from service.mcp.asking import Ask
 from service.mcp.data import NAMES as PARTITIONS
 from service.mcp.data import Fields, known, more, name
@@ -37,7 +36,9 @@ async def history_of(ask: Ask, cluster: str, transactional_id: str) -> Fields:
     answer["timeline"] = [_row(each) for each in timeline["items"]]
     if timeline["next_cursor"] is not None:
         answer["timeline_goes_on"] = f"only the newest {ROWS} rows are shown"
-    answer |= _newest_abort(timeline["items"])
+    if (found := newest_abort(timeline["items"])) is not None:
+        aborted, why = found
+        answer["newest_abort"] = known(aborted, ("at", "cause", "confidence")) | {"why": why}
     return answer | shown(await open_findings(ask, cluster, transactional_id=transactional_id), FINDINGS)
 
 
@@ -45,13 +46,3 @@ def _row(one: Body) -> Fields:
     if one["type"] == "folded":
         return {"commits": one["count"]} | known(one, ("from_at", "to_at"))
     return known(one, _OF_STEP) | known(one, ("producer_epoch", "note"))
-
-
-def _newest_abort(rows: Iterable[Body]) -> Fields:
-    """Returns the time and the cause of the newest abort in `rows` that has a cause, and explains the cause. Returns an
-    empty mapping if there is no such abort, or no explanation of its cause."""
-    for one in rows:
-        if one["type"] == "transition" and one["to_state"] == NAMES[PREPARE_ABORT] and one["cause"] is not None:
-            why = why_ended(one["cause"], one["confidence"])
-            return {} if why is None else {"newest_abort": known(one, ("at", "cause", "confidence")) | {"why": why}}
-    return {}

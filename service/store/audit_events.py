@@ -124,13 +124,11 @@ _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """An operator's attempt to write a marker. `dry_run`: False in every attempt that this version records. `error`:
-    one line; None if there was no error."""
+    """An operator's attempt to write a marker; a dry run is none. `error`: one line; None if there was no error."""
 
     at_ms: int
     finding_id: str
     operator: str
-    dry_run: bool
     marker: MarkerType
     topic: str
     partition: int
@@ -186,17 +184,17 @@ def of_subject(
 
 
 def is_under_way(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool:
-    """Returns whether one of the attempts has begun to write the marker and may still record its outcome. Dry runs and
-    attempts to write a marker of the other type do not count. If `is_commit` is None, the marker's type cannot be read,
-    and attempts of both types count."""
+    """Returns whether one of the attempts has begun to write the marker and may still record its outcome. Attempts to
+    write a marker of the other type do not count. If `is_commit` is None, the marker's type cannot be read, and
+    attempts of both types count."""
     begun, outcomes = _begun_and_outcomes(attempts, is_commit)
     return len(begun) > len(outcomes) and max(one.at_ms for one in begun) + OUTCOME_WITHIN_MS > now_ms
 
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None) -> bool | None:
     """Returns True if one of the attempts wrote the marker; an unknown outcome counts as written. Returns None if one
-    of the attempts may have written the marker, because its outcome was never recorded; else False. Dry runs and
-    attempts to write a marker of the other type do not count, as in `is_under_way`."""
+    of the attempts may have written the marker, because its outcome was never recorded; else False. Attempts to
+    write a marker of the other type do not count, as in `is_under_way`."""
     begun, outcomes = _begun_and_outcomes(attempts, is_commit)
     if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in outcomes):
         return True
@@ -206,6 +204,6 @@ def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None) -> bool 
 def _begun_and_outcomes(
     attempts: Sequence[Attempt], is_commit: bool | None
 ) -> tuple[Sequence[Attempt], Sequence[Attempt]]:
-    real = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == MarkerType.COMMIT)]
-    begun = [one for one in real if one.outcome == Outcome.BEGUN]
-    return begun, [one for one in real if one.outcome != Outcome.BEGUN]
+    of_type = [one for one in attempts if is_commit in (None, one.marker == MarkerType.COMMIT)]
+    begun = [one for one in of_type if one.outcome == Outcome.BEGUN]
+    return begun, [one for one in of_type if one.outcome != Outcome.BEGUN]

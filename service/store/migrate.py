@@ -25,6 +25,11 @@ _SCRIPTS = Path(__file__).parent / "migrations"
 _OF_DEVELOPMENT: Final = re.compile(r"00\d\d")
 """Matches the revisions of stores from before the first release; the first release has revision r0001."""
 
+_MAKE_ANEW: Final = (
+    "move it away, or give --store a new one. A new store fills itself from Kafka; keys, audit, history and counts stay"
+    " in the old one"
+)
+
 _END_LEASES: Final = "UPDATE leases SET epoch = epoch + 1, released = TRUE"
 
 
@@ -36,7 +41,7 @@ def upgrade(engine: Engine) -> None:
     of that version then stops writing, and gets StoreTooNew when it takes a lease again.
 
     Raises StoreTooNew if this version cannot use the newer store. Raises StoreError if the store is from before the
-    first release, or if the database's encoding is not UTF-8.
+    first release or of an unreleased version, or if the database's encoding is not UTF-8.
     """
     with engine.begin() as connection:
         backend = backend_of(connection)
@@ -46,7 +51,9 @@ def upgrade(engine: Engine) -> None:
         if revision is not None and not is_known(revision):
             require_readable(connection, revision)
             return
-        if revision != head():
+        if revision == head():
+            require_columns(connection)
+        else:
             if tables := _own_tables(connection):
                 backend.exclude_others(connection, tables)
             backend.drop_text_index(connection)
@@ -117,6 +124,27 @@ def require_readable(connection: Connection, revision: str) -> None:
     _log_once(f"store {name}: {newer_text(revision)}")
 
 
+def require_columns(connection: Connection) -> None:
+    """Checks that a store of the newest revision has the tables of this version. An unreleased version may have other
+    tables under the same revision. Raises StoreError, which names the first difference."""
+    from service.store.schema import metadata  # imported here, because its types come from the backends
+
+    stored = inspect(connection).get_multi_columns(filter_names=list(metadata.tables))
+    for name, table in sorted(metadata.tables.items()):
+        columns = {one["name"]: one for one in stored.get((None, name), ())}
+        missing = [f"{name}.{column.name} is missing" for column in table.columns if column.name not in columns]
+        unknown = [
+            f"{name}.{one['name']} is not known"
+            for one in columns.values()
+            if one["name"] not in table.columns and not one["nullable"] and one["default"] is None
+        ]
+        if different := missing + unknown:
+            raise StoreError(
+                f"store {redact_url(connection.engine.url)} has the tables of an unreleased version of txnscope"
+                f" ({different[0]}), and this version cannot use it; {_MAKE_ANEW}"
+            )
+
+
 def newer_text(revision: str) -> str:
     """Returns the sentence about a store that is newer than this version, and that this version can use."""
     return (
@@ -148,11 +176,7 @@ def unknown_text(name: str, revision: str) -> str:
     """Returns the error message for a store whose revision is not known. `name`: the store's URL, redacted."""
     has = f"store {name} has the tables of revision {revision}"
     if _OF_DEVELOPMENT.fullmatch(revision):
-        return (
-            f"{has}: it is from before the first release, and this version cannot read it; move it away, or give"
-            " --store a new one. A new store fills itself from Kafka; keys, audit, history and counts stay in the old"
-            " one"
-        )
+        return f"{has}: it is from before the first release, and this version cannot read it; {_MAKE_ANEW}"
     return f"{has}: it is newer than this version of txnscope; update txnscope, or choose another --store"
 
 

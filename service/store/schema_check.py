@@ -27,7 +27,8 @@ class SchemaCheck:
 
     def check(self, connection: Connection) -> None:
         """Raises StoreNotMigrated if the schema has not been migrated to this version yet, StoreTooNew if this version
-        cannot use the schema any more, StoreError if the store is from before the first release."""
+        cannot use the schema any more, StoreError if the store is from before the first release, or of an unreleased
+        version."""
         if self._accepted is not None and self._is_unchanged(connection):
             return
         self._accepted = None
@@ -36,6 +37,8 @@ class SchemaCheck:
             if revision is None or migrate.is_known(revision):
                 raise self._not_migrated(revision)
             migrate.require_readable(connection, revision)
+        else:
+            migrate.require_columns(connection)
         self._accepted = revision
 
     def _is_unchanged(self, connection: Connection) -> bool:

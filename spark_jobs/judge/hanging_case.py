@@ -237,13 +237,11 @@ class HangingCase:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns whether the owner's last PrepareX is in the part of the log that was read for confirmation step 2. If
-        it is, the transaction of this PrepareX was complete at that time, because step 2 found no transaction that
-        would end the entry. A complete transaction gets no further marker."""
+        """Returns True if the owner's last PrepareX was read for confirmation step 2: its transaction was complete at
+        that time, because step 2 found no transaction that would end the entry. A complete transaction gets no further
+        marker."""
         unowned = step_2(self.confirmation)
-        if unowned is None or unowned.log is None or owner.ended_offset is None:
-            return False
-        return owner.ended_offset < unowned.log.ends.get(owner.log_partition, -1)
+        return unowned is not None and unowned.has_read(owner.log_partition, owner.ended_offset)
 
     def must_ask_coordinators(self, now_ms: int) -> bool:
         """Returns whether the coordinators are to be asked now. They are never asked if the log can be read. The second

@@ -1,17 +1,18 @@
-"""Tests that requests are bounded in time and redirects, that credentials and proxies are used only where allowed, and
-that a request without an answer gives an error of one line."""
+"""Tests that requests are bounded in time, bytes and redirects, that credentials and proxies are used only where
+allowed, that certificates are checked, and that a request without an answer gives an error of one line."""
 
 from __future__ import annotations
 
 import ssl
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from service.http_client import NoAnswer, send
+from service.http_client import MOST_BYTES, NoAnswer, send
 from tests.helpers.brokers import free_port
 from tests.helpers.certificates import Authority
 from tests.helpers.servers import Served, serving
@@ -120,6 +121,68 @@ def test_an_answer_over_tls_that_never_ends_is_left(sent: bytes, tmp_path: Path)
             tls=lambda: ssl.create_default_context(cafile=authority.certificate),
             is_timed_as_a_whole=True,
         )
+
+
+@pytest.mark.parametrize(("most_bytes", "expected"), [(MOST_BYTES, MOST_BYTES), (1_000, 1_000), (None, MOST_BYTES + 5)])
+def test_an_answer_is_cut_off_at_the_limit(most_bytes: int | None, expected: int) -> None:
+    body = b"x" * (MOST_BYTES + 5)
+    with serving(Served(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))) as address:
+        answer = send("GET", f"http://{address}/", {}, timeout_s=LIMIT_S, most_bytes=most_bytes)
+    assert (answer.status, answer.body) == (200, body[:expected])
+
+
+def test_an_answer_without_an_end_is_read_up_to_the_limit() -> None:
+    """Bytes come all the time, so that no timeout of a single wait ends the request."""
+    endless = Served(b"HTTP/1.1 200 OK\r\n\r\n", then_every_s=0.001, more=b"x" * 65_536)
+    with serving(endless) as address:
+        answer = send("GET", f"http://{address}/", {}, timeout_s=LIMIT_S)
+    assert answer.body == b"x" * MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("host", "life", "is_trusted", "why"),
+    [
+        ("127.0.0.1", timedelta(days=1), False, "unable to get local issuer certificate"),
+        ("127.0.0.1", timedelta(minutes=-5), True, "certificate has expired"),
+        ("127.0.0.2", timedelta(days=1), True, "IP address mismatch, certificate is not valid for '127.0.0.2'."),
+    ],
+    ids=["of an unknown authority", "expired", "of another host"],
+)
+def test_a_server_with_a_wrong_certificate_gets_no_request(
+    host: str, life: timedelta, is_trusted: bool, why: str, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    trusted = authority if is_trusted else Authority(tmp_path / "other")
+    served = Served(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    with (
+        serving(served, host=host, certificate=authority.issue("server", life=life)) as address,
+        pytest.raises(NoAnswer) as raised,
+    ):
+        send(
+            "GET",
+            f"https://{address}/",
+            SECRET,
+            timeout_s=LIMIT_S,
+            tls=lambda: ssl.create_default_context(cafile=trusted.certificate),
+        )
+    assert (str(raised.value), raised.value.was_refused) == (f"certificate: {why}", False)
+    assert (served.accepted, served.sent) == (1, 0)
+
+
+def test_a_server_with_a_valid_certificate_gets_the_request(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    served = Served(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    with serving(served, certificate=authority.issue("server")) as address:
+        answer = send(
+            "GET",
+            f"https://{address}/",
+            SECRET,
+            timeout_s=LIMIT_S,
+            tls=lambda: ssl.create_default_context(cafile=authority.certificate),
+        )
+        with pytest.raises(NoAnswer, match=r"^certificate: "):
+            send("GET", f"https://{address}/", SECRET, timeout_s=LIMIT_S)
+    assert (answer.status, answer.body) == (200, b"ok")
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,6 @@ def _write(
         at_ms=wall_clock_ms(),
         finding_id=finding.id,
         operator=principal_of(request).name,
-        dry_run=False,
         marker=way.marker,
         topic=way.topic,
         partition=way.partition,

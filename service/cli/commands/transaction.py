@@ -12,7 +12,7 @@ from typing import Any
 from service.cli.errors import FINE
 from service.cli.rest import Service
 from service.cli.text import age, duration, name_of, table
-from service.domain.transaction_log.abort_explanation import why_ended
+from service.domain.transaction_log.abort_explanation import newest_abort
 from service.settings import Settings
 
 _HEADS = ("AT", "FROM -> TO", "PRODUCER ID", "OPEN FOR", "MARKERS", "CAUSE", "NOTE")
@@ -55,12 +55,11 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 def _why(items: list[dict[str, Any]]) -> str | None:
     """Returns the explanation of the newest abort, in sentences; None if there is no abort, or no explanation of it."""
-    for item in items:
-        if item["type"] == "transition" and item["to_state"] == "PrepareAbort" and item["cause"] is not None:
-            words = why_ended(item["cause"], item["confidence"])
-            head = f"Aborted last at {item['at']}: {item['cause'].replace('_', ' ')} ({item['confidence']})."
-            return fill(f"{head} {words}", _WIDTH) if words else None
-    return None
+    if (found := newest_abort(items)) is None:
+        return None
+    item, words = found
+    head = f"Aborted last at {item['at']}: {item['cause'].replace('_', ' ')} ({item['confidence']})."
+    return fill(f"{head} {words}", _WIDTH)
 
 
 def _reaches_back(timeline: dict[str, Any]) -> bool:

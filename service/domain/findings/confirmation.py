@@ -86,6 +86,11 @@ class Unowned:
         source = f"DescribeTransactions, broker {found.coordinator}"
         return Unowned(answered_at_ms, None, (_seen_open(entry), Evidence(asked_at_ms, source, text)))
 
+    def has_read(self, log_partition: int, offset: int | None) -> bool:
+        """Returns True if the record at `offset` of the log partition was read for step 2. `offset` None: there is no
+        such record."""
+        return self.log is not None and offset is not None and offset < self.log.ends.get(log_partition, -1)
+
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:

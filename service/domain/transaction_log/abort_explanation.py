@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from service.domain.transaction_log.causes import CauseCode, Confidence
+from service.domain.transaction_log.states import NAMES, PREPARE_ABORT
 
 _RESTART_OR_TWO: Final = (
     "A single fence mostly comes from an application that started again after a crash, a kill, a rebalance or a new"
@@ -81,3 +83,13 @@ _ENDS: Final = {
 def why_ended(cause: CauseCode, confidence: Confidence) -> str | None:
     """Returns the text that explains why a transaction ended; None if its cause needs no explanation."""
     return _ENDS.get((cause, confidence))
+
+
+def newest_abort(timeline: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], str] | None:
+    """Returns the newest abort that has a cause, and the text that explains it; None if there is no such abort, or no
+    explanation of its cause. `timeline`: rows of an id's timeline as in REST, the newest first."""
+    for row in timeline:
+        if row["type"] == "transition" and row["to_state"] == NAMES[PREPARE_ABORT] and row["cause"] is not None:
+            why = why_ended(row["cause"], row["confidence"])
+            return None if why is None else (row, why)
+    return None

@@ -115,7 +115,6 @@ audit = Table(
     Column("at_ms", BigInteger, nullable=False),
     Column("finding_id", String, nullable=False),
     Column("operator", String, nullable=False),
-    Column("dry_run", Boolean, nullable=False),
     Column("marker", String, nullable=False),
     Column("topic", String, nullable=False),
     Column("partition", Integer, nullable=False),

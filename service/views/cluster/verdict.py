@@ -223,6 +223,24 @@ def _is_undecided(link: Link) -> bool:
     return link.judged.why is None and RelationKind.UNKNOWN in relations
 
 
+def is_blind(frame: Frame, verdict: Verdict) -> bool:
+    """Returns True if nothing is known of hanging transactions and blocked partitions: no partition can be judged, and
+    none is known from before."""
+    known = frame.seen.coverage
+    return verdict.tone == "unknown" and not (known.judged or known.blocked or frame.seen.hanging)
+
+
+def hanging_note(frame: Frame, muted: int) -> str:
+    """Returns the text below the number of hanging transactions. `muted`: how many of them are muted."""
+    hanging = frame.seen.hanging
+    if not hanging:
+        return "where it can be judged" if frame.seen.coverage.unknown else "confirmed only after 3 steps"
+    note = f"no coordinator is set to end {'it' if hanging == 1 else 'them'}"
+    if frame.log_unread:
+        note = "likely: the transaction log cannot be read"
+    return f"{note}; {muted} muted" if muted else note
+
+
 def is_silent(frame: Frame) -> bool:
     """Returns True if no broker answers. Errors of sources that no application reads any more do not count."""
     gone = {source for source, stall in frame.stalls.items() if stall.unread_since_ms is not None}

@@ -27,7 +27,16 @@ from service.views.addresses import cluster_page
 from service.views.cluster.canary import read_health
 from service.views.cluster.frame import Frame, read_frame
 from service.views.cluster.last_hour import read_last_hour
-from service.views.cluster.verdict import Verdict, is_silent, judged, read_chain, read_confirmed, unacknowledged
+from service.views.cluster.verdict import (
+    Verdict,
+    hanging_note,
+    is_blind,
+    is_silent,
+    judged,
+    read_chain,
+    read_confirmed,
+    unacknowledged,
+)
 from service.views.findings.subject import is_muted, other_findings
 from service.views.words import COUNTED, WORDS
 from service.web.charts.minutes import area, stacked
@@ -138,6 +147,8 @@ def get_overview(request: Request, cluster: str) -> Response:
             beside=[link for link in chain if link is not top and not link.is_muted],
             committed=sum(one.observation.decision == Decided.COMMIT for one in loud),
             muted=len(hanging) - len(loud),
+            hanging_note=hanging_note(frame, len(hanging) - len(loud)),
+            is_blind=is_blind(frame, verdict),
             chain=chain[:SHOWN],
             more=max(frame.seen.coverage.blocked - SHOWN, 0),
             covered=frame.seen.coverage,

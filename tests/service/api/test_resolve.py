@@ -88,7 +88,6 @@ def test_an_executed_request_writes_the_marker_and_is_audited(here: ResolveApi) 
         newest.at_ms,
         here.finding(),
         "bob",
-        False,
         MarkerType.ABORT,
         *PLACE,
         PID,

@@ -149,12 +149,12 @@ def test_many_mutes_that_end_earlier_do_not_hide_the_longest(cluster: Cluster) -
     assert muted.observation.muted_until_ms == NOW_MS + 90
 
 
-ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, MarkerType.COMMIT, "orders", 3, 7, 2, 5, 100, Outcome.DRY_RUN, None)
+ATTEMPT = Attempt(NOW_MS, "0123", "ops", MarkerType.COMMIT, "orders", 3, 7, 2, 5, 100, Outcome.BEGUN, None)
 
 
 def test_attempts_on_a_transaction_come_newest_first(cluster: Cluster) -> None:
     """Several services can record attempts to end the same transaction. No lease is needed to record an attempt."""
-    executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome=Outcome.UNKNOWN, error="no\nleader")
+    executed = ATTEMPT._replace(at_ms=NOW_MS - 5, outcome=Outcome.UNKNOWN, error="no\nleader")
     others = ATTEMPT._replace(producer_id=8), ATTEMPT._replace(partition=4), ATTEMPT._replace(start_offset=99)
     for attempt in (ATTEMPT, executed, *others):
         audit_events.record_attempt(cluster.engine, cluster.id, attempt)
@@ -165,8 +165,7 @@ def test_attempts_on_a_transaction_come_newest_first(cluster: Cluster) -> None:
         assert audit_events.of_subject(connection, cluster.id + 1, "orders", 3, 7, None) == []
 
 
-WRITE = ATTEMPT._replace(dry_run=False, outcome=Outcome.BEGUN)
-DONE = {word: WRITE._replace(outcome=word) for word in (Outcome.WRITTEN, Outcome.REFUSED, Outcome.UNKNOWN)}
+DONE = {word: ATTEMPT._replace(outcome=word) for word in (Outcome.WRITTEN, Outcome.REFUSED, Outcome.UNKNOWN)}
 LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
 
 
@@ -174,19 +173,17 @@ LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
     ("attempts", "now_ms", "expected"),
     [
         ([], NOW_MS, False),
-        ([ATTEMPT], NOW_MS, False),
-        ([DONE[Outcome.WRITTEN], WRITE], NOW_MS, True),
-        ([DONE[Outcome.REFUSED], WRITE], NOW_MS, False),
-        ([DONE[Outcome.UNKNOWN], WRITE], LATER_MS, True),
-        ([WRITE], LATER_MS - 1, "under way"),
-        ([WRITE], LATER_MS, None),
-        ([DONE[Outcome.REFUSED], WRITE, WRITE], LATER_MS - 1, "under way"),
-        ([DONE[Outcome.REFUSED], WRITE, WRITE], LATER_MS, None),
-        ([DONE[Outcome.REFUSED], DONE[Outcome.WRITTEN], WRITE, WRITE], LATER_MS, True),
+        ([DONE[Outcome.WRITTEN], ATTEMPT], NOW_MS, True),
+        ([DONE[Outcome.REFUSED], ATTEMPT], NOW_MS, False),
+        ([DONE[Outcome.UNKNOWN], ATTEMPT], LATER_MS, True),
+        ([ATTEMPT], LATER_MS - 1, "under way"),
+        ([ATTEMPT], LATER_MS, None),
+        ([DONE[Outcome.REFUSED], ATTEMPT, ATTEMPT], LATER_MS - 1, "under way"),
+        ([DONE[Outcome.REFUSED], ATTEMPT, ATTEMPT], LATER_MS, None),
+        ([DONE[Outcome.REFUSED], DONE[Outcome.WRITTEN], ATTEMPT, ATTEMPT], LATER_MS, True),
     ],
     ids=[
         "nobody tried",
-        "a dry run",
         "written",
         "refused",
         "sent without an answer: the marker may be late",
@@ -207,7 +204,7 @@ def test_a_marker_is_ours_if_an_attempt_sent_it(
 
 def test_a_marker_of_the_other_type_is_not_ours() -> None:
     """If the marker that we wrote was a COMMIT, an ABORT marker of the transaction must not be taken for ours."""
-    attempts = [DONE[Outcome.WRITTEN], WRITE]
+    attempts = [DONE[Outcome.WRITTEN], ATTEMPT]
     assert audit_events.is_marker_ours(attempts, False) is False
     assert audit_events.is_marker_ours(attempts, None) is True
 

@@ -101,7 +101,7 @@ def two_attempts(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         ids = [one.id for one in load(connection, cluster.id, NOW_MS).values()]
     for finding_id in (*ids, "ended"):
-        tried = Attempt(NOW_MS, finding_id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.REFUSED)
+        tried = Attempt(NOW_MS, finding_id, "ann", MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.REFUSED)
         audit_events.record_attempt(cluster.engine, cluster.id, tried)
 
 

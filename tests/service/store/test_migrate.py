@@ -6,6 +6,7 @@ Also tests late indexes, which are built after the first read of the log.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,13 +19,29 @@ from sqlalchemy import Connection, Engine, Index, Table, inspect
 
 from service.store import clusters, late_indexes
 from service.store.engine import open_engine, open_reader
-from service.store.errors import StoreError, StoreUnavailable
+from service.store.errors import StoreError, StoreUnavailable, redact_url
 from service.store.migrate import current, head, upgrade
 from service.store.schema import metadata
 from service.store.schema_check import SchemaCheck
 from tests.helpers.postgres import Postgres
 from tests.service.store.conftest import Cluster, patient
 from tests.service.store.logs import NOW_MS, batch, read, transaction
+
+DEVELOPED = pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        (["ALTER TABLE findings DROP COLUMN application"], "findings.application is missing"),
+        (["DROP TABLE telemetry"], "telemetry.instance is missing"),
+        (
+            [
+                "DROP TABLE telemetry",
+                "CREATE TABLE telemetry (instance TEXT, transition BIGINT, finding_event BIGINT, old BIGINT NOT NULL)",
+            ],
+            "telemetry.old is not known",
+        ),
+    ],
+)
+"""Changes that make a store of the newest revision one of an unreleased version, and the difference in the error."""
 
 
 @pytest.fixture
@@ -88,6 +105,31 @@ def test_a_second_upgrade_changes_nothing(engine: Engine, capfd: pytest.CaptureF
     assert is_at_head(engine)
     assert logging.getLogger().handlers == handlers
     assert capfd.readouterr() == ("", "")
+
+
+@DEVELOPED
+def test_a_store_of_an_unreleased_version_is_refused_in_one_line(
+    cluster: Cluster, changes: list[str], difference: str
+) -> None:
+    """The first migration changes until the first release, and keeps its revision."""
+    with cluster.engine.begin() as connection:
+        for change in changes:
+            connection.exec_driver_sql(change)
+    url = redact_url(cluster.engine.url)
+    refused = f"store {url} has the tables of an unreleased version of txnscope ({difference})"
+    with pytest.raises(StoreError, match=f"^{re.escape(refused)}.*; move it away, or give --store a new one"):
+        upgrade(cluster.engine)
+    with cluster.engine.connect() as connection, pytest.raises(StoreError, match=re.escape(difference)):
+        SchemaCheck(cluster.engine).check(connection)
+
+
+def test_an_additional_column_that_needs_no_value_is_no_difference(cluster: Cluster) -> None:
+    with cluster.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE audit ADD COLUMN note TEXT")
+        connection.exec_driver_sql("ALTER TABLE audit ADD COLUMN tries INTEGER NOT NULL DEFAULT 1")
+    upgrade(cluster.engine)
+    with cluster.engine.connect() as connection:
+        SchemaCheck(cluster.engine).check(connection)
 
 
 def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:

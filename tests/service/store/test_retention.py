@@ -203,7 +203,7 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_configured(cluster: C
 
 
 def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
-    attempt = Attempt(NOW_MS, "f", "ops", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN)
+    attempt = Attempt(NOW_MS, "f", "ops", MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN)
     audit_events.record_attempt(cluster.engine, cluster.id, attempt)
     retention = Retention(cluster.engine, cluster.lease)
     tables = (schema.audit, schema.audit_events)

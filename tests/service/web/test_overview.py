@@ -107,6 +107,7 @@ def test_the_headline_is_green_when_nothing_hangs(cluster: WithPartitions, url: 
     assert page.title == "Nothing hangs. Nothing is blocked."
     assert shows(words, "2 partitions", "1.2 s", "1 transaction", "4.4 s", "orders-0", "resolved 1.2 s ago")
     assert "No partition is blocked." in page.texts[""]
+    assert "Hanging transactions 0 confirmed only after 3 steps" in page.texts["facts"]
     assert "Resolved in the last 24 hours: 1" in page.texts[""]
     assert "verdict--ok" in page.html
 
@@ -129,6 +130,7 @@ def test_the_hanging_transaction_with_most_stopped_groups_is_named(cluster: With
     page = overview(url)
     assert page.title == "3 transactions hang. No coordinator is set to end them."
     assert shows(page.texts["verdict"], "p-2", "orders-2", "21 s", "g")
+    assert "Hanging transactions 3 no coordinator is set to end them" in page.texts["facts"]
     assert page.texts["chain"].count("no coordinator is set to end it") == 3
 
 
@@ -173,6 +175,7 @@ def test_the_headline_counts_partitions_that_can_be_judged(cluster: WithPartitio
     cluster.look(unanswered_partition(DENIED, 0, "hr.payroll"))
     page = overview(url)
     assert page.title == "Nothing hangs in the 2 of 3 partitions that can be judged."
+    assert "Hanging transactions 0 where it can be judged" in page.texts["facts"]
     assert "verdict--info" in page.html
     assert "verdict--ok" not in page.html
     assert shows(page.texts["verdict"], "1 partition", "hr.payroll")
@@ -198,7 +201,7 @@ def test_a_muted_finding_is_marked_and_does_not_head_the_page(cluster: WithParti
     assert page.title == title
     assert "verdict--info" in page.html
     assert "payments-3 hanging muted" in page.texts["chain"]
-    assert shows(page.texts["facts"], "Hanging transactions 1", "1 muted")
+    assert "Hanging transactions 1 no coordinator is set to end it; 1 muted" in page.texts["facts"]
     assert overview(url, HOUR_MS).title.startswith("Unknown"), "after an hour without new data, nothing is known"
 
 

@@ -753,7 +753,7 @@ def test_a_marker_that_txnscope_wrote_is_nobody_elses(lab: Lab, outcome: Outcome
     """If a service dies, or loses its store, after it has sent a marker, no outcome is recorded. Even then, the marker
     is not called foreign."""
     found = lab.confirmed()
-    attempt = Attempt(NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, outcome)
+    attempt = Attempt(NOW_MS + 3_500, found.id, "ann", MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, outcome)
     record_attempt(lab.cluster.engine, lab.cluster.id, attempt)
     marker = Marker(110, 0, NOW_MS + 3_900, False)
     for at_ms in (NOW_MS + 4_000, NOW_MS + 4_000 + OUTCOME_WITHIN_MS):

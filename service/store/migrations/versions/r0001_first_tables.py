@@ -177,7 +177,7 @@ def upgrade() -> None:
     )
     _table(
         "audit",
-        "id row_id, cluster_id cluster, at_ms long, finding_id text, operator text, dry_run bool, marker text,"
+        "id row_id, cluster_id cluster, at_ms long, finding_id text, operator text, marker text,"
         " topic text, partition int, producer_id long, producer_epoch int, coordinator_epoch int, start_offset long,"
         " outcome text, error text?",
         key="id",

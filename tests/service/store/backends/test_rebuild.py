@@ -50,7 +50,7 @@ def seeded(cluster: Cluster) -> Cluster:
     has many pages."""
     cluster.start({0: 0})
     cluster.writer.apply(batch(LOG, read(0, 900)), NOW_MS)
-    attempt = Attempt(NOW_MS, "finding" * 20, "ann", False, MarkerType.ABORT, "orders", 0, 7, 3, 1, 5, Outcome.WRITTEN)
+    attempt = Attempt(NOW_MS, "finding" * 20, "ann", MarkerType.ABORT, "orders", 0, 7, 3, 1, 5, Outcome.WRITTEN)
     with cluster.engine.begin() as connection:
         connection.execute(
             schema.audit.insert(),
