@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from service.domain.findings.ended_hang import EndedTransaction
-from service.domain.findings.hanging import may_write_unlisted
+from service.domain.findings.finding import Finding
+from service.domain.findings.hanging import HangingFacts, may_write_unlisted
+from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.open_entries import Entry, Owner, lists
-from service.domain.transaction_log.states import COMPLETE, OPEN, PREPARE_COMMIT, PREPARED
+from service.domain.transaction_log.states import COMPLETE, OPEN, PREPARE_COMMIT, PREPARED, TOPIC
 from service.domain.worlds.transactions import TV2
 from service.store.escaped_text import printable
 from service.wire.errors import DecodeError
@@ -44,7 +46,34 @@ def may_grow(entry: Entry, owner: Owner) -> bool:
     return lists(entry, owner) or (owner.state in OPEN and may_write_unlisted(entry, owner))
 
 
-def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
+class EarlierOwner(NamedTuple):
+    """An earlier state of an entry's owner. `log_partition`, `offset`: the place of the owner's newest record at that
+    time. `had_epoch`: the owner's producer could write under the entry's epoch. `is_tv2`: its client used TV2."""
+
+    log_partition: int
+    offset: int
+    had_epoch: bool
+    is_tv2: bool
+
+    @staticmethod
+    def of(entry: Entry, owner: Owner) -> EarlierOwner:
+        had_epoch = owner.producer_id == entry.producer_id and owner.producer_epoch <= entry.producer_epoch
+        is_tv2 = owner.record.client_transaction_version >= TV2
+        return EarlierOwner(owner.log_partition, owner.record.offset, had_epoch, is_tv2)
+
+    @staticmethod
+    def in_finding(finding: Finding) -> EarlierOwner | None:
+        """Returns the owner's state at the last time that the finding about the entry was observed. Returns None if the
+        finding does not show it, because the transaction log could not be read, or had no owner."""
+        facts = finding.observation.facts
+        places = [one.source for one in finding.observation.evidence if isinstance(one.source, LogPlace)]
+        record = next((place for place in places if place.topic == TOPIC), None)
+        if record is None or not isinstance(facts, HangingFacts):
+            return None
+        return EarlierOwner(record.partition, record.offset, facts.can_still_write, facts.may_write_unlisted)
+
+
+def may_have_grown(entry: Entry, before: EarlierOwner | None, owner: Owner) -> bool:
     """Returns whether a transaction may have written to the entry since the owner was in the state `before`. Returns
     True if that state is not known (None), or if the owner's last ended transaction is new and cannot be decoded.
     Returns False if the owner has no newer record. Under TV2, any transaction of the entry's epoch may have written,
@@ -52,23 +81,17 @@ def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
     until its end, may have written."""
     if before is None:
         return True
-    if before.record.offset == owner.record.offset:
+    is_same_log = owner.log_partition == before.log_partition  # else partitions were added to the transaction log
+    if is_same_log and owner.record.offset == before.offset:
         return False
-    if _may_have_written_unlisted(entry, before, owner) or lists(entry, owner):
+    # a transaction that ended raised the epoch, so the newest record does not show the entry's epoch any more
+    was_unlisted = before.had_epoch and (before.is_tv2 or owner.record.client_transaction_version >= TV2)
+    if was_unlisted or may_write_unlisted(entry, owner) or lists(entry, owner):
         return True
-    if owner.ended_offset in (None, before.ended_offset):
+    if owner.ended_offset is None or (is_same_log and owner.ended_offset <= before.offset):
         return False
     ended = ended_of(owner)
     return ended is None or (entry.topic_partition in ended.partitions and ended.producer_epoch >= entry.producer_epoch)
-
-
-def _may_have_written_unlisted(entry: Entry, before: Owner, owner: Owner) -> bool:
-    """Returns whether, since `before`, a transaction may have written to the entry without listing the partition. A
-    transaction that ended raised the epoch, so the owner's newest record does not show the entry's epoch any more."""
-    versions = before.record.client_transaction_version, owner.record.client_transaction_version
-    is_tv2 = max(versions) >= TV2
-    had_epoch = before.producer_id == entry.producer_id and before.producer_epoch <= entry.producer_epoch
-    return may_write_unlisted(entry, owner) or (is_tv2 and had_epoch)
 
 
 class EarlierCompletion(NamedTuple):

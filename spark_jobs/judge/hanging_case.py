@@ -33,7 +33,7 @@ from service.domain.worlds.order import Sample
 from service.domain.worlds.verdict import Decided, Decision, State, Verdict
 from service.kafka.leader_check import CheckedPartition
 from service.store.escaped_text import display_id
-from spark_jobs.judge.ended_transactions import EarlierCompletion, may_grow, may_have_grown
+from spark_jobs.judge.ended_transactions import EarlierCompletion, EarlierOwner, may_grow, may_have_grown
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
 
 FACTS_TAKE_MS: Final = 10_000
@@ -72,6 +72,7 @@ class HangingCase:
 
     - `grown_ms`: the last time at which a record of the owner showed that a transaction may have written to the entry
       (`may_have_grown`), or at which the owner became known.
+    - `reported_owner`: the owner in the finding from before a restart; None if no finding shows one.
     - `read_newest_ms`: the timestamp of the entry's newest record when the facts were last read; None if they were
       never read.
     - `is_without_facts`: True if Kafka refused to give the facts.
@@ -95,6 +96,7 @@ class HangingCase:
     coordinators_asked_ms: int = -1
     earlier: EarlierCompletion = _NO_COMPLETION
     grown_ms: int = -1
+    reported_owner: EarlierOwner | None = None
     read_newest_ms: int | None = None
     is_without_facts: bool = False
 
@@ -197,8 +199,8 @@ class HangingCase:
         """
         if owner is None:
             return
-        is_known = self.owner is None and self.subject.transactional_id == owner.transactional_id  # from a finding
-        if not is_known and may_have_grown(self.entry, self.owner, owner):
+        before = self.reported_owner if self.owner is None else EarlierOwner.of(self.entry, self.owner)
+        if may_have_grown(self.entry, before, owner):
             self.grown_ms = now_ms
         self.owner = owner
         if not self.is_unowned or self.earlier.start_ms is not None:

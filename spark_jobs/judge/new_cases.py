@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Subject
-from service.domain.findings.hanging import entry_identity, subject_of
+from service.domain.findings.hanging import HangingFacts, entry_identity, subject_of
 from service.domain.partitions.open_entries import Entry, Relation, RelationKind, is_left_behind
 from service.domain.partitions.state import PartitionState
+from service.domain.reasons.hanging import HangReason
 from service.domain.worlds.order import decode
-from service.domain.worlds.verdict import Decided, Verdict, undecided
+from service.domain.worlds.verdict import Decided, Verdict, World, undecided
 from service.views.partitions.judged import JudgedEntry
+from spark_jobs.judge.ended_transactions import EarlierOwner, may_have_grown
 from spark_jobs.judge.hanging_case import HangingCase
 
 
@@ -74,15 +76,23 @@ def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingC
 
 
 def recall(case: HangingCase, finding: Finding) -> None:
-    """Sets the decision of the case to that of a finding from before a restart. If the finding has a contradiction, the
-    decision becomes unknown because of this contradiction. Does nothing if the finding has neither a decision nor a
-    contradiction."""
+    """Sets the decision of the case to that of a finding from before a restart: a known one, a contradiction, or an
+    unknown one about an entry that holds committed records. Compares the case's owner with that of the finding, because
+    the entry may have grown since."""
     seen = finding.observation
+    case.reported_owner = EarlierOwner.in_finding(finding)
+    if case.owner is not None and may_have_grown(case.entry, case.reported_owner, case.owner):
+        case.grown_ms = case.begun_ms
     if finding.contradiction is not None:
         case.decision = case.decision.recalled(undecided(finding.contradiction))
     elif seen.decision not in (None, Decided.UNKNOWN) and seen.possible:
         known = Verdict(frozenset(seen.possible), seen.decision, seen.proofs, None, leader_changed=True)
         case.decision = case.decision.recalled(known)
+    elif isinstance(seen.facts, HangingFacts) and seen.facts.holds_committed and isinstance(seen.reason, HangReason):
+        committed = Verdict(
+            frozenset(World), Decided.UNKNOWN, seen.proofs, seen.reason.decided_by, holds_committed=True
+        )
+        case.decision = case.decision.recalled(committed)
 
 
 def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None:

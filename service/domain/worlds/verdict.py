@@ -144,7 +144,7 @@ NEXT: Final[dict[State, frozenset[State]]] = {
     State.UNREAD: frozenset(State) - {State.UNREAD},
     State.PRELIMINARY: frozenset({State.PRELIMINARY, State.UNKNOWN, State.KNOWN}),
     State.RECALLED: frozenset({State.RECALLED, State.KNOWN, State.UNKNOWN, State.CONTRADICTED}),
-    State.UNKNOWN: frozenset({State.UNKNOWN, State.KNOWN}),
+    State.UNKNOWN: frozenset({State.UNKNOWN, State.KNOWN, State.CONTRADICTED}),
     State.KNOWN: frozenset({State.KNOWN, State.UNKNOWN, State.CONTRADICTED}),
     State.CONTRADICTED: frozenset(),
     State.NO_LOG: frozenset(),
@@ -160,12 +160,20 @@ class Decision:
     """The decision about an entry: its state, and the results of the readings so far. `newest`: the verdict of the
     reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading at which no
     transaction could end the entry any more; -1 if there was no such reading. `is_deep`: this reading went as far back
-    as its bounds allow."""
+    as its bounds allow. `earlier`: the decision about the records that the entry had before it grew; UNKNOWN if that
+    was not known."""
 
     state: State = State.UNREAD
     newest: Verdict = NOT_READ
     read_at_ms: int = -1
     is_deep: bool = False
+    earlier: Decided = Decided.UNKNOWN
+
+    @property
+    def proven(self) -> Decided:
+        """Returns the decision that no later reading may contradict, because it holds for records that stay in the
+        entry; UNKNOWN if there is none."""
+        return self.newest.decision if self.state in (State.RECALLED, State.KNOWN) else self.earlier
 
     @property
     def verdict(self) -> Verdict:
@@ -177,7 +185,9 @@ class Decision:
         before `grown_ms` (as in `is_due`), because the entry may then hold records of a transaction with the other
         outcome."""
         is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
-        return undecided(HasGrown()) if is_stale else self.verdict
+        if not is_stale:
+            return self.verdict
+        return undecided(HasGrown())._replace(holds_committed=self.proven == Decided.COMMIT)
 
     @property
     def was_listed(self) -> bool:
@@ -187,11 +197,15 @@ class Decision:
 
     def recalled(self, verdict: Verdict) -> Decision:
         """Returns the decision for the verdict of a finding from before a restart: CONTRADICTED if the verdict is a
-        contradiction, else RECALLED. Returns this decision unchanged if the facts were read since, or if the
-        transaction log cannot be read."""
+        contradiction, RECALLED if it is known, else UNKNOWN. Returns this decision unchanged if the facts were read
+        since, or if the transaction log cannot be read."""
         if self.state not in (State.UNREAD, State.RECALLED):
             return self
-        return self._to(State.CONTRADICTED if verdict.is_contradiction else State.RECALLED, verdict)
+        if verdict.is_contradiction:
+            return self._to(State.CONTRADICTED, verdict)
+        if verdict.is_known:
+            return self._to(State.RECALLED, verdict)
+        return self._to(State.UNKNOWN, verdict, earlier=Decided.COMMIT if verdict.holds_committed else Decided.UNKNOWN)
 
     def without_log(self) -> Decision:
         """Returns the decision of an entry that is judged without the transaction log: NO_LOG if this decision is
@@ -225,25 +239,38 @@ class Decision:
         if unowned_ms is None or at_ms < unowned_ms:
             is_first = self.state in (State.UNREAD, State.PRELIMINARY)
             return self._to(State.PRELIMINARY, verdict) if is_first else self
-        match self.state:
-            case State.CONTRADICTED | State.NO_LOG:
-                return self
-            case State.KNOWN if has_grown and not self._is_revoked_by(verdict):
-                pass  # a marker that was right for some of the records may be wrong for all of them
-            case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision and not verdict.overrules:
-                if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:
-                    question = Contradiction(self.newest.why, verdict.why)
-                    return self._to(State.CONTRADICTED, undecided(question), at_ms)
-                return self._to(State.KNOWN, self.newest, at_ms, is_deep=is_deep)
+        if self.state in (State.CONTRADICTED, State.NO_LOG):
+            return self
+        proven = self.proven
+        if _call_for_two_markers(proven, verdict.decision):
+            question = Contradiction(Proven(proven), verdict.why)
+            return self._to(State.CONTRADICTED, undecided(question), at_ms)
+        is_kept = self.state in (State.RECALLED, State.KNOWN) and not has_grown and not verdict.overrules
+        if is_kept and verdict.decision != self.newest.decision:
+            return self._to(State.KNOWN, self.newest, at_ms, is_deep=is_deep)
+        if verdict.overrules:
+            proven = Decided.UNKNOWN
+        elif proven == Decided.COMMIT and not verdict.is_known:
+            verdict = verdict._replace(holds_committed=True)  # more records do not remove committed ones
+        if verdict.holds_committed:
+            proven = Decided.COMMIT
         state = State.KNOWN if verdict.is_known else State.UNKNOWN
-        return self._to(state, verdict, at_ms, is_deep=is_deep)
+        return self._to(state, verdict, at_ms, is_deep=is_deep, earlier=proven)
 
-    def _is_revoked_by(self, verdict: Verdict) -> bool:
-        """Returns whether the verdict denies the committed records of this decision. More records cannot remove them
-        from the entry."""
-        return self.newest.decision == Decided.COMMIT and World.COMMIT not in verdict.possible
-
-    def _to(self, state: State, verdict: Verdict, at_ms: int = -1, *, is_deep: bool = False) -> Decision:
+    def _to(
+        self,
+        state: State,
+        verdict: Verdict,
+        at_ms: int = -1,
+        *,
+        is_deep: bool = False,
+        earlier: Decided = Decided.UNKNOWN,
+    ) -> Decision:
         if state not in NEXT[self.state]:
             raise ValueError(f"a decision that is {self.state.name} cannot become {state.name}")
-        return Decision(state, verdict, at_ms, is_deep)
+        return Decision(state, verdict, at_ms, is_deep, earlier)
+
+
+def _call_for_two_markers(first: Decided, second: Decided) -> bool:
+    """Returns whether both decisions are known, and call for different markers."""
+    return Decided.UNKNOWN not in (first, second) and (first == Decided.COMMIT) != (second == Decided.COMMIT)
