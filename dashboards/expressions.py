@@ -63,7 +63,7 @@ def parts(expr: str) -> Iterator[Part]:
         if found["how"]:
             yield Grouping(found["how"], tuple(found["names"].split(", ")))
         else:
-            yield Selector(found["metric"], tuple(one[0] for one in _MATCHER.finditer(found["matchers"] or "")))
+            yield Selector(found["metric"], tuple(match[0] for match in _MATCHER.finditer(found["matchers"] or "")))
         end = found.end()
     if end < len(expr):
         yield expr[end:]

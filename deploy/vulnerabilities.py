@@ -40,7 +40,7 @@ def run(lock: Path = LOCK, ask: Callable[[Path], str | None] = pip_audit) -> tup
     if answer is None:
         return UNCHECKED, "audit: nothing was checked: the source of vulnerability data does not answer"
     packages = json.loads(answer)["dependencies"]
-    checked = [one for one in packages if "skip_reason" not in one]
+    checked = [package for package in packages if "skip_reason" not in package]
     vulnerable = [_line(one, bad) for one in checked for bad in one["vulns"]]
     if checked and len(checked) == len(packages):
         code = CLEAN

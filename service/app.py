@@ -131,7 +131,7 @@ def create_notifier(store_url: str, tables: Sequence[NotifyTable], base: str) ->
 
     def watched_clusters() -> Sequence[str]:
         with reading.connect() as connection:
-            return [one.kafka_cluster_id for one in all_clusters(connection)]
+            return [cluster.kafka_cluster_id for cluster in all_clusters(connection)]
 
     configured = [
         Configured(

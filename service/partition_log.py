@@ -28,18 +28,18 @@ def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
     the end of a file have no such effect: they are preallocated space.
     """
     position = lo
-    for one in read_batches(data, lo):
-        if isinstance(one, Batch):
-            walk.add_batch(piece_of(one))
-            position = one.header.next_offset
-        elif one.size is None and not any(data[one.position :]):
+    for batch in read_batches(data, lo):
+        if isinstance(batch, Batch):
+            walk.add_batch(piece_of(batch))
+            position = batch.header.next_offset
+        elif batch.size is None and not any(data[batch.position :]):
             break
         else:
             walk.add_unreadable()
-            if one.size is None:
+            if batch.size is None:
                 return None
-            if one.base_offset >= position:  # a broken batch that claims to lie before has wrong offsets
-                position = max(position, one.next_offset)
+            if batch.base_offset >= position:  # a broken batch that claims to lie before has wrong offsets
+                position = max(position, batch.next_offset)
         if walk.is_done:
             break
     return position

@@ -86,7 +86,7 @@ def _opened(value: Any, name: str = "") -> Any:
 
 def _part(part: Part) -> Any:
     if isinstance(part, Selector):
-        matchers = [re.sub(rf"^{CLUSTER}\b", THE_CLUSTER, one) for one in part.matchers]
+        matchers = [re.sub(rf"^{CLUSTER}\b", THE_CLUSTER, matcher) for matcher in part.matchers]
         return {"metric": part.metric, "matchers": matchers, "hasCluster": part.has_cluster}
     if isinstance(part, Grouping):
         labels = [THE_CLUSTER if label == CLUSTER else label for label in part.labels]

@@ -119,7 +119,9 @@ class Group(NamedTuple):
     def render(self, links: Links, fit: Callable[[str], str], labels: Mapping[str, str]) -> dict[str, Any]:
         """Returns the group as Prometheus reads it. `fit` is applied to each expression. Every alert gets `labels` and
         then its other labels, which replace those of the same name."""
-        rules = [one._asdict() if isinstance(one, Recording) else self._alert(one, links, labels) for one in self.rules]
+        rules = [
+            rule._asdict() if isinstance(rule, Recording) else self._alert(rule, links, labels) for rule in self.rules
+        ]
         for rule in rules:
             rule["expr"] = fit(rule["expr"])
         interval = {"interval": self.interval} if self.interval else {}

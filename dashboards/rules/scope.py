@@ -44,11 +44,11 @@ class Scope(NamedTuple):
     def _fit(self, part: Part) -> Part:
         # the mixin does the same in mixin/fitting.libsonnet; a test compares both
         if isinstance(part, Selector):
-            wanted = [one for one in self.matchers if part.has_cluster or label_of(one) != CLUSTER]
+            wanted = [matcher for matcher in self.matchers if part.has_cluster or label_of(matcher) != CLUSTER]
             own = (of_job(self.job),) if part.metric == UP else part.matchers
             return part._replace(matchers=(*own, *wanted))
         if isinstance(part, Grouping):
-            names = (*self.by, *(label_of(one) or "" for one in self.matchers))
+            names = (*self.by, *(label_of(matcher) or "" for matcher in self.matchers))
             kept = dict.fromkeys((*part.labels, *(name for name in names if name != CLUSTER)))
             return part._replace(labels=tuple(kept))
         return part

@@ -48,10 +48,10 @@ def document(root: Path, name: str, version: str, dpkg: Path) -> dict[str, Any]:
 
 
 def python_packages(folder: Path) -> Iterator[dict[str, Any]]:
-    for one in importlib.metadata.distributions(path=[str(folder)]):
-        name = re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower()
-        said = one.metadata["License-Expression"]
-        yield _component("library", name, one.version, f"pkg:pypi/{name}@{quote(one.version)}", said)
+    for distribution in importlib.metadata.distributions(path=[str(folder)]):
+        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
+        said = distribution.metadata["License-Expression"]
+        yield _component("library", name, distribution.version, f"pkg:pypi/{name}@{quote(distribution.version)}", said)
 
 
 def jars(folder: Path) -> Iterator[dict[str, Any]]:

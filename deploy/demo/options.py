@@ -80,9 +80,9 @@ def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> 
     options = Options(
         port, kafka_port, version, _seconds(environment), _monitoring_ports(environment) if full else None
     )
-    for one, other in combinations(_all_ports(options), 2):
-        if shared := {*one.ports} & {*other.ports}:
-            given = f"{one.variable}={one.ports[0]} and {other.variable}={other.ports[0]}"
+    for ports, other in combinations(_all_ports(options), 2):
+        if shared := {*ports.ports} & {*other.ports}:
+            given = f"{ports.variable}={ports.ports[0]} and {other.variable}={other.ports[0]}"
             raise BadOption(f"{given} conflict: both need port {min(shared)}")
     return options
 

@@ -103,7 +103,7 @@ def _notices(body: bytes) -> list[tuple[str, Notice]]:
         content = json.loads(body)
         if "finding" in content:
             return [(str(content["finding"]["id"]), _finding_notice(content))]
-        return [(str(one["fingerprint"]), _notice(one)) for one in content["alerts"]]
+        return [(str(alert["fingerprint"]), _notice(alert)) for alert in content["alerts"]]
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"not a notification of Alertmanager or txnscope: {type(e).__name__} {e}") from e
 

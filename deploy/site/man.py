@@ -37,5 +37,5 @@ def man_page() -> str:
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Returns the parsers of the commands, by name."""
-    (action,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    (action,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return dict(action.choices)

@@ -54,7 +54,7 @@ class Authenticator:
     def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
         writes = frozenset({Grant(Role.OPERATOR)})
         self._operators = {digest_of(key): Principal(name, writes) for name, key in operators.items()}
-        people = {name: (one.password, Principal(name, one.roles)) for name, one in config.basic.items()}
+        people = {name: (person.password, Principal(name, person.roles)) for name, person in config.basic.items()}
         self._passwords = Passwords(people)
         self._keys = _StoredKeys(read_keys) if config.keys else None
         self._tokens = None if config.oidc is None else Tokens(config.oidc)
@@ -123,7 +123,7 @@ class Authenticator:
 
     def _operator(self, digest: str) -> Principal | None:
         # compared with all keys, so that the time taken reveals nothing
-        found = [one for known, one in self._operators.items() if hmac.compare_digest(known, digest)]
+        found = [principal for known, principal in self._operators.items() if hmac.compare_digest(known, digest)]
         return found[0] if found else None
 
 
@@ -146,7 +146,9 @@ class _StoredKeys:
             is_known = self._known is not None and digest in self._known
             if self._known is None or now_s >= self._read_at_s + (KEYS_READ_EVERY_S if is_known else _NEW_KEY_AFTER_S):
                 try:
-                    keys = {one.digest: Principal(one.name, one.grants) for one in self._read()}
+                    keys = {
+                        stored_key.digest: Principal(stored_key.name, stored_key.grants) for stored_key in self._read()
+                    }
                 except Exception:
                     if self._known is None:
                         raise

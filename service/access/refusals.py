@@ -53,14 +53,14 @@ class Refusals:
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
 
-    def add(self, one: Refusal, now_s: float) -> Counted | None:
+    def add(self, refusal: Refusal, now_s: float) -> Counted | None:
         """Returns the record to write now; None if `due` will return the refusal in a sum."""
-        key = self._key(one)
+        key = self._key(refusal)
         window = self._windows.get(key)
         if window is None:
-            self._windows[key] = _Window(now_s + FIRST_WINDOW_S, FIRST_WINDOW_S, 0, one)
-            return Counted(one, 1)
-        self._windows[key] = window._replace(unsaid=window.unsaid + 1, last=one)
+            self._windows[key] = _Window(now_s + FIRST_WINDOW_S, FIRST_WINDOW_S, 0, refusal)
+            return Counted(refusal, 1)
+        self._windows[key] = window._replace(unsaid=window.unsaid + 1, last=refusal)
         return None
 
     def due(self, now_s: float) -> list[Counted]:
@@ -82,8 +82,8 @@ class Refusals:
         open."""
         return min((window.until_s for window in self._windows.values()), default=None)
 
-    def _key(self, one: Refusal) -> str:
-        key = f"{network_of(one.address)} {one.who}"
+    def _key(self, refusal: Refusal) -> str:
+        key = f"{network_of(refusal.address)} {refusal.who}"
         return key if key in self._windows or len(self._windows) < _MOST_SENDERS else _OTHERS
 
 

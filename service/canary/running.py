@@ -74,7 +74,10 @@ class RunningCanary:
             self._token = stored.begin(
                 connection, self._cluster_id, self._plan.topic, self._plan.every_ms, self._clocks.now_ms()
             )
-            self._known = {one.broker: one for one in stored.read_coordinators(connection, self._cluster_id)}
+            self._known = {
+                coordinator.broker: coordinator
+                for coordinator in stored.read_coordinators(connection, self._cluster_id)
+            }
 
     def run(self, ending: threading.Event) -> None:
         """Runs until `ending` is set, or the lease is lost. Sets `ending` when it ends by itself."""
@@ -112,15 +115,15 @@ class RunningCanary:
             return
         self._forget(self._layout)
         self._begin(self._layout)
-        for one in self._rounds.values():
-            one.look(self._layout)
+        for each_round in self._rounds.values():
+            each_round.look(self._layout)
 
     def _begin(self, layout: Layout) -> None:
         """Starts a thread for each coordinator that has none yet. Also starts threads for coordinators that the store
         knows from before, so that a broker that is gone is reported."""
         new = sorted({*coordinators(layout, self._plan.coordinators), *self._known} - self._rounds.keys())
         for at, broker in enumerate(new):
-            one = CoordinatorRounds(
+            rounds = CoordinatorRounds(
                 self._known.get(broker, Coordinator(broker)),
                 self._token,
                 self._plan.every_ms / 1000,
@@ -130,8 +133,8 @@ class RunningCanary:
                 self._save,
                 self._clocks,
             )
-            self._rounds[broker] = one
-            one.start()
+            self._rounds[broker] = rounds
+            rounds.start()
 
     def _newest_layout(self) -> Layout:
         assert self._layout is not None
@@ -149,17 +152,17 @@ class RunningCanary:
             if self._plan.coordinators or now_ms - since_ms > FORGET_AFTER_MS
         ]
         for broker in outdated:
-            if (one := self._rounds.pop(broker, None)) is not None:
-                one.end()
-                one.join(JOIN_S)
+            if (rounds := self._rounds.pop(broker, None)) is not None:
+                rounds.end()
+                rounds.join(JOIN_S)
             self._known.pop(broker, None)
         if outdated:
             self._write(lambda connection: stored.forget_coordinators(connection, self._cluster_id, outdated))
 
-    def _save(self, one: Coordinator) -> bool:
+    def _save(self, coordinator: Coordinator) -> bool:
         """Stores the coordinator. Returns False if the lease is lost. A failed write is not repeated, because the write
         after the next round includes the results of this round."""
-        self._write(lambda connection: stored.save_coordinator(connection, self._cluster_id, one))
+        self._write(lambda connection: stored.save_coordinator(connection, self._cluster_id, coordinator))
         return not self._lost.is_set()
 
     def _note_alive(self, connection: Connection, *, is_running: bool = True) -> None:
@@ -184,11 +187,11 @@ class RunningCanary:
     def _end(self) -> None:
         """Ends the rounds. Unless the lease is lost, also deletes the records of the topic, and marks the canary as
         stopped in the store."""
-        for one in self._rounds.values():
-            one.end()
+        for each_round in self._rounds.values():
+            each_round.end()
         give_up_s = self._clocks.monotonic() + JOIN_S
-        for one in self._rounds.values():
-            one.join(max(give_up_s - self._clocks.monotonic(), 0.0))
+        for each_round in self._rounds.values():
+            each_round.join(max(give_up_s - self._clocks.monotonic(), 0.0))
         if not self._lost.is_set():
             if self._layout is not None:
                 with suppress(KafkaFailure):  # not permitted, or a broker is away: retention deletes them

@@ -87,9 +87,9 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
         if config is not None and _has_secret(Path(config)):
             yield Path(config)
         files = [settings.kafka_config, settings.remediation_config]
-        for one in settings.clusters:
-            files += [one.kafka_config, one.remediation_config]
-        files += [one.kafka_config for one in settings.notify]
+        for cluster in settings.clusters:
+            files += [cluster.kafka_config, cluster.remediation_config]
+        files += [table.kafka_config for table in settings.notify]
         for file in files:
             yield from _of_kafka(file)
         for receiver in settings.notify:
@@ -118,8 +118,8 @@ def _of_kafka(file: Path | None) -> Iterator[Path]:
         return
     if client.has_secret:
         yield file
-    yield from (one for one in read if not _is_public(_beginning(one)))
-    yield from (one for one in named if _PRIVATE_KEY in _beginning(one))
+    yield from (path for path in read if not _is_public(_beginning(path)))
+    yield from (path for path in named if _PRIVATE_KEY in _beginning(path))
 
 
 def _has_secret(config: Path) -> bool:

@@ -31,7 +31,7 @@ def ingest_children(settings: Settings) -> list[ChildCommand]:
     command, environment = [sys.executable, "-m", "spark_jobs"], for_ingest(settings)
     if len(found) == 1:
         return [ChildCommand("ingest", command, environment, Silence())]
-    names = [str(one.cluster) for one in found]
+    names = [str(settings.cluster) for settings in found]
     return [
         ChildCommand(f"ingest {name}", [*command, "--cluster", name], environment, Silence(), final=frozenset())
         for name in names

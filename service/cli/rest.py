@@ -139,8 +139,8 @@ class Service:
         answer = self._known(self._of_cluster(path, {"to": str(to)}), _EXPLANATION)
         if not isinstance(answer["spans"], list):
             raise self._foreign()
-        for one in answer["spans"]:
-            self._known(one, _SPAN)
+        for span in answer["spans"]:
+            self._known(span, _SPAN)
         return answer
 
     def read(self, path: str) -> dict[str, Any]:

@@ -91,13 +91,17 @@ class ApplicationRules(NamedTuple):
 NO_RULES: Final = ApplicationRules()
 
 
-def recognised_name(shown: str, one: Application) -> str | None:
+def recognised_name(shown: str, application: Application) -> str | None:
     """Returns the name of the application that made the id; None if it is not known. The name for a source task of
     Kafka Connect has both the group of workers and the connector, because another group may have a connector of the
     same name."""
-    if one.kind == Framework.KAFKA_CONNECT and one.strategy == PER_TASK and one.task is not None:
-        return usable(shown.removesuffix(f"-{one.task}"))
-    return usable(one.name)
+    if (
+        application.kind == Framework.KAFKA_CONNECT
+        and application.strategy == PER_TASK
+        and application.task is not None
+    ):
+        return usable(shown.removesuffix(f"-{application.task}"))
+    return usable(application.name)
 
 
 def usable(name: str | None) -> str | None:

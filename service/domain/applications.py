@@ -104,18 +104,20 @@ def may_be_two_phase(name: str, timeout_ms: int) -> bool:
     return timeout_ms == TWO_PHASE_TIMEOUT_MS or has_form
 
 
-def is_two_phase(one: Application, timeout_ms: int) -> bool:
+def is_two_phase(application: Application, timeout_ms: int) -> bool:
     """Returns whether a two-phase sink is known to have made the id. A producer with two-phase commit (KIP-939) is
     known by its timeout, TWO_PHASE_TIMEOUT_MS."""
-    return one.kind == Framework.FLINK or timeout_ms == TWO_PHASE_TIMEOUT_MS
+    return application.kind == Framework.FLINK or timeout_ms == TWO_PHASE_TIMEOUT_MS
 
 
-def of_same_job(one: Application, name: str) -> Application:
-    """Returns the maker of the id `name`, derived from `one`, the maker of another id. Returns NOTHING unless `name`
-    has Flink's form and the prefix of `one`, which belongs to one sink of one job
+def of_same_job(application: Application, name: str) -> Application:
+    """Returns the maker of the id `name`, derived from `application`, the maker of another id. Returns NOTHING unless
+    `name` has Flink's form and the prefix of `application`, which belongs to one sink of one job
     (`KafkaSinkBuilder.setTransactionalIdPrefix`)."""
     parts = flink_name(name)
-    return NOTHING if parts is None or parts.prefix != one.name else one._replace(task=str(parts.subtask))
+    return (
+        NOTHING if parts is None or parts.prefix != application.name else application._replace(task=str(parts.subtask))
+    )
 
 
 def sibling_names(name: str) -> tuple[str, ...]:
@@ -144,41 +146,41 @@ def may_be_recognised(name: str) -> bool:
 
 
 def application_of(
-    one: Behaviour, siblings: Iterable[Behaviour] = (), topics: Mapping[str, int] | None = None
+    behaviour: Behaviour, siblings: Iterable[Behaviour] = (), topics: Mapping[str, int] | None = None
 ) -> Application:
     """Returns the maker of the id. `siblings`: the ids of `sibling_names` that exist; further ids do no harm. `topics`:
     the cluster's topics and their numbers of partitions."""
-    others = {other.name: other for other in siblings if other.name != one.name}
-    if streams := _STREAMS.fullmatch(one.name):
-        return _streams(one, streams, others)
-    flink = flink_name(one.name)
-    if (connect := _connect(one.name, others)) != NOTHING and flink is None:
+    others = {other.name: other for other in siblings if other.name != behaviour.name}
+    if streams := _STREAMS.fullmatch(behaviour.name):
+        return _streams(behaviour, streams, others)
+    flink = flink_name(behaviour.name)
+    if (connect := _connect(behaviour.name, others)) != NOTHING and flink is None:
         return connect
     if flink is not None:
-        sink = _flink(one, flink, others)
+        sink = _flink(behaviour, flink, others)
         # the name fits Kafka Connect, too: only the strategy shows that the id is Flink's
         return sink if connect == NOTHING or sink.strategy is not None else NOTHING
-    if streams := _STREAMS_TASK.fullmatch(one.name):
-        return _streams_task(one, streams)
-    if spring := _SPRING.fullmatch(one.name):
+    if streams := _STREAMS_TASK.fullmatch(behaviour.name):
+        return _streams_task(behaviour, streams)
+    if spring := _SPRING.fullmatch(behaviour.name):
         return _spring(spring, others, topics or {})
     return NOTHING
 
 
-def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
+def _streams(behaviour: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
     """Recognises Kafka Streams with `exactly_once_v2`, by its timeout and by threads that are numbered from 1. If an id
     with the number 0 exists, too, another framework made the ids, with a random prefix. An application that numbers its
     producers from 1 hardly ever has the timeout of Kafka Streams."""
     is_numbered_from_0 = f"{parts['name']}-{parts['process']}-0" in others
-    if is_numbered_from_0 or one.timeout_ms != STREAMS_TIMEOUT_MS:
+    if is_numbered_from_0 or behaviour.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
     return Application(Framework.KAFKA_STREAMS, parts["name"], parts["thread"], PER_THREAD)
 
 
-def _streams_task(one: Behaviour, parts: re.Match[str]) -> Application:
+def _streams_task(behaviour: Behaviour, parts: re.Match[str]) -> Application:
     """Recognises Kafka Streams with the older `exactly_once`: one producer for each task. Siblings prove nothing: other
     applications number their producers in this form, too."""
-    if one.timeout_ms != STREAMS_TIMEOUT_MS:
+    if behaviour.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
     return Application(Framework.KAFKA_STREAMS, parts["name"], f"{parts['topology']}_{parts['partition']}", PER_TASK)
 
@@ -223,19 +225,19 @@ def _spring(parts: re.Match[str], others: Mapping[str, Behaviour], topics: Mappi
     base, partition = parts["base"], int(parts["partition"])
     fitting = [topic for topic, count in topics.items() if partition < count and base.endswith("." + topic)]
     siblings = (_SPRING.fullmatch(name) for name in others)
-    if len(fitting) != 1 or not any(one is not None and one["base"] == base for one in siblings):
+    if len(fitting) != 1 or not any(sibling is not None and sibling["base"] == base for sibling in siblings):
         return NOTHING
     return Application(Framework.SPRING, base[: -len(fitting[0]) - 1], f"{fitting[0]}-{partition}", PER_PARTITION)
 
 
-def _flink(one: Behaviour, parts: FlinkName, others: Mapping[str, Behaviour]) -> Application:
-    of_subtask = {parts.number: one}
+def _flink(behaviour: Behaviour, parts: FlinkName, others: Mapping[str, Behaviour]) -> Application:
+    of_subtask = {parts.number: behaviour}
     for name, other in others.items():
         sibling = flink_name(name)
         if sibling is not None and sibling[:2] == parts[:2]:
             of_subtask[sibling.number] = other
     strategy = flink_strategy(of_subtask)
-    if strategy is None and one.timeout_ms != FLINK_TIMEOUT_MS:
+    if strategy is None and behaviour.timeout_ms != FLINK_TIMEOUT_MS:
         return NOTHING
     return Application(Framework.FLINK, parts.prefix, str(parts.subtask), strategy)
 

@@ -65,8 +65,8 @@ _IDLE: Final = 10  # this many successive ids prove INCREMENTING, too, if none o
 
 def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
     found = Counter(
-        _is_handed_over(one, of_subtask[number + 1], of_subtask.get(number + 2))
-        for number, one in of_subtask.items()
+        _is_handed_over(behaviour, of_subtask[number + 1], of_subtask.get(number + 2))
+        for number, behaviour in of_subtask.items()
         if number + 1 in of_subtask
     )
     if found[False] * 3 > found[True]:
@@ -74,19 +74,19 @@ def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
     return found[True] >= _FEWEST or (not found[False] and found[None] >= _IDLE)
 
 
-def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
-    """Returns whether the last use of `one` lies between the first InitProducerIds of the next two ids, `after` and
-    `next_but_one`; None if that is not known. Returns False also if `after` was not initialised after `one`, or if
-    `one` ended more than `_MOST_ENDS` transactions."""
-    if not one.inits or not after.inits:
+def _is_handed_over(behaviour: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
+    """Returns whether the last use of the id lies between the first InitProducerIds of the next two ids, `after` and
+    `next_but_one`; None if that is not known. Returns False also if `after` was not initialised after the id, or if
+    the id ended more than `_MOST_ENDS` transactions."""
+    if not behaviour.inits or not after.inits:
         return None
-    if after.inits[0].at_ms <= one.inits[0].at_ms or (one.ends or 0) > _MOST_ENDS:
+    if after.inits[0].at_ms <= behaviour.inits[0].at_ms or (behaviour.ends or 0) > _MOST_ENDS:
         return False
-    if one.last_use_ms in (None, IN_USE) or one.was_cut:
+    if behaviour.last_use_ms in (None, IN_USE) or behaviour.was_cut:
         return None
-    is_open_until = after.inits[0].at_ms <= (one.last_use_ms or 0)
+    is_open_until = after.inits[0].at_ms <= (behaviour.last_use_ms or 0)
     if next_but_one is not None and next_but_one.inits:
-        return is_open_until and (one.last_use_ms or 0) <= next_but_one.inits[0].at_ms
+        return is_open_until and (behaviour.last_use_ms or 0) <= next_but_one.inits[0].at_ms
     return is_open_until
 
 
@@ -101,9 +101,9 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
     repeated = sum(numbers.count(number) > 1 for number in set(numbers))
     if repeated < _FEWEST or len(turns) < 2 * _FEWEST + 1:
         return False
-    if not all(_is_reused(one) for one in of_subtask.values()):
+    if not all(_is_reused(behaviour) for behaviour in of_subtask.values()):
         return False
-    is_tv2 = any(one.client_transaction_version >= 2 for one in of_subtask.values())
+    is_tv2 = any(behaviour.client_transaction_version >= 2 for behaviour in of_subtask.values())
     is_even = _are_even([after - before for (before, _), (after, _) in pairwise(turns)])
     newest_ms, newest = turns[-1]
     before = next(number for _, number in reversed(turns) if number != newest)
@@ -115,17 +115,17 @@ def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
     only the last one is returned: a job that starts again initialises an id once to fence the transaction that it
     finds, and once more to use the id."""
     found: list[tuple[int, int]] = []
-    for turn in sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits):
+    for turn in sorted((init.at_ms, number) for number, behaviour in of_subtask.items() for init in behaviour.inits):
         if found and found[-1][1] == turn[1]:
             found.pop()
         found.append(turn)
     return found
 
 
-def _is_reused(one: Behaviour) -> bool:
+def _is_reused(behaviour: Behaviour) -> bool:
     """Returns whether the epoch rose by at most 2 from each InitProducerId to the next: by one for the InitProducerId
     itself, and by at most one for an event in between (the end of a transaction under TV2, a fence, or a timeout)."""
-    return all(after.epoch - before.epoch <= 2 for before, after in pairwise(one.inits))
+    return all(after.epoch - before.epoch <= 2 for before, after in pairwise(behaviour.inits))
 
 
 def _are_even(gaps_ms: Sequence[int]) -> bool:

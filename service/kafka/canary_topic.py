@@ -47,15 +47,15 @@ def read_replicas(client: KafkaClient, topics: Sequence[str]) -> Replicas:
     answer = client.ask(layouts_request(topics), None, TIMEOUT_MS)
     found: dict[str, tuple[Replicated, ...]] = {}
     missing, denied = set[str](), set[str]()
-    for one in answer.topics:
-        if one.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
-            missing.add(one.name)
-        elif one.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
-            denied.add(one.name)
-        elif one.error_code in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
-            found[one.name] = tuple(sorted(map(_replicated, one.partitions)))
+    for topic in answer.topics:
+        if topic.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
+            missing.add(topic.name)
+        elif topic.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
+            denied.add(topic.name)
+        elif topic.error_code in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
+            found[topic.name] = tuple(sorted(map(_replicated, topic.partitions)))
         else:
-            raise KafkaUnavailable(f"metadata of topic {one.name}: {error_text(one.error_code)}")
+            raise KafkaUnavailable(f"metadata of topic {topic.name}: {error_text(topic.error_code)}")
     brokers = frozenset(broker.node_id for broker in answer.brokers)
     return Replicas(brokers, found, frozenset(missing), frozenset(denied))
 
@@ -71,7 +71,7 @@ def min_in_sync(client: KafkaClient, topic: str) -> int | None:
         result = client.ask(configs_request(_TOPIC, [topic], [MIN_ISR]), None, TIMEOUT_MS).results[0]
     except KafkaFailure:
         return None
-    values = [one.value for one in result.configs or () if one.name == MIN_ISR]
+    values = [config.value for config in result.configs or () if config.name == MIN_ISR]
     return int(values[0]) if values and (values[0] or "").isdecimal() else None
 
 
@@ -109,7 +109,7 @@ def delete_all_records(client: KafkaClient, topic: str, leader: int, partitions:
     ]
     request = DeleteRecordsRequest(topics=[of_topic(name=topic, partitions=wanted)], timeout_ms=_DELETE_MS)
     answer = client.ask(request, leader, _DELETE_MS)
-    failed = [one.error_code for of in answer.topics for one in of.partitions if one.error_code]
+    failed = [partition.error_code for of in answer.topics for partition in of.partitions if partition.error_code]
     if errors.TOPIC_AUTHORIZATION_FAILED in failed:
         raise KafkaRefused(f"records of topic {topic} cannot be deleted: DELETE is not permitted")
     if failed:

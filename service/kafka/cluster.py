@@ -110,7 +110,7 @@ def describe(client: KafkaClient) -> dict[str, Any]:
     """
     brokers = _brokers(client)
     versions = _versions(client, [broker.node_id for broker in brokers])
-    finalized: list[Any] = next((one.finalized_features or [] for one in versions.values()), [])
+    finalized: list[Any] = next((version.finalized_features or [] for version in versions.values()), [])
     return {
         "brokers": [
             {

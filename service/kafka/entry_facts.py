@@ -60,9 +60,9 @@ def read_facts(
 
 def _log_start(query: EntryQuery) -> int:
     known = [
-        one.ends_before_last[query.log_partition].offset
-        for one in query.samples
-        if query.log_partition in one.ends_before_last
+        sample.ends_before_last[query.log_partition].offset
+        for sample in query.samples
+        if query.log_partition in sample.ends_before_last
     ]
     return 0 if query.is_deep or not known else max(min(known) - _LOG_MARGIN, 0)
 
@@ -70,8 +70,8 @@ def _log_start(query: EntryQuery) -> int:
 def _markers_from(
     client: KafkaClient, query: EntryQuery, partition: CheckedPartition, history: LogHistory | None
 ) -> int:
-    absent = [one for one in query.samples if one.high_watermark <= query.start_offset]
-    lo = min([query.start_offset, *(one.high_watermark for one in absent)])
+    absent = [sample for sample in query.samples if sample.high_watermark <= query.start_offset]
+    lo = min([query.start_offset, *(sample.high_watermark for sample in absent)])
     if absent and absent[-1].earlier_high_watermark:
         lo = min(lo, absent[-1].earlier_high_watermark)
     back = max(query.start_offset - _OFFSETS_BACK, 0)
@@ -90,13 +90,15 @@ def _first(query: EntryQuery, before: BatchesRead | None, data: Sequence[DataBat
     batches before the entry; None if they could not be read."""
     if not data or not data[0].first <= query.start_offset <= data[0].last:
         return None
-    one = data[0]
+    batch = data[0]
     is_first_of_epoch = (
         before is not None
         and before.unbroken_from == 0
-        and all(earlier.producer_epoch != one.producer_epoch for earlier in before.data)
+        and all(earlier.producer_epoch != batch.producer_epoch for earlier in before.data)
     )
-    return FirstBatch(one.producer_epoch, one.sequence, one.first_timestamp_ms, one.leader_epoch, is_first_of_epoch)
+    return FirstBatch(
+        batch.producer_epoch, batch.sequence, batch.first_timestamp_ms, batch.leader_epoch, is_first_of_epoch
+    )
 
 
 def _batches(
@@ -109,9 +111,9 @@ def _batches(
 ) -> Batches:
     if not is_whole or not data:
         # the leader refuses records with an epoch below the last marker's, and has seen none above the producer's
-        lowest = max((one.producer_epoch for one in markers), default=0)
+        lowest = max((marker.producer_epoch for marker in markers), default=0)
         return Batches(query.start_offset, query.start_offset, Epochs(lowest, query.producer_epoch), first, -1, False)
-    epochs = [one.producer_epoch for one in data]
+    epochs = [batch.producer_epoch for batch in data]
     return Batches(
         start_offset=query.start_offset,
         last_offset=data[-1].last,

@@ -41,7 +41,7 @@ def describe_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> di
             assigned = {place for member in of_consumers for place in _classic_assignment(member.member_assignment)}
             found[one.group_id] = GroupMembers(len(one.members), frozenset(assigned))
     for messages, assigned_in in ((_CONSUMER_GROUPS, _assigned_partitions), (_STREAMS_GROUPS, _assigned_by_tasks)):
-        missing = [group for group, one in found.items() if one is None]
+        missing = [group for group, members in found.items() if members is None]
         if missing and client.version_of(messages.api_key) >= 0:
             found |= _described(client, node, missing, messages, 0, assigned_in)
     return found
@@ -69,9 +69,11 @@ def _described(
 
     def read(answer: Any) -> dict[str, GroupMembers | None]:
         return {
-            one.group_id: None if one.error_code else GroupMembers(len(one.members), frozenset(assigned_in(one)))
-            for one in answer.groups
-            if one.group_id in groups
+            group.group_id: None
+            if group.error_code
+            else GroupMembers(len(group.members), frozenset(assigned_in(group)))
+            for group in answer.groups
+            if group.group_id in groups
         }
 
     found = messages.ask(client, node, version, read, group_ids=list(groups), include_authorized_operations=False)
@@ -92,8 +94,11 @@ def _assigned_by_tasks(group: Any) -> Iterable[TopicPartition]:
     every topic that the subtopology reads. Only active tasks count: standby and warmup tasks read no source topics."""
     subtopologies = (group.topology and group.topology.subtopologies) or ()
     topics = {
-        one.subtopology_id: [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
-        for one in subtopologies
+        subtopology.subtopology_id: [
+            *subtopology.source_topics,
+            *(topic.name for topic in subtopology.repartition_source_topics),
+        ]
+        for subtopology in subtopologies
     }
     return (
         (topic, partition)

@@ -77,7 +77,7 @@ def coordinators_of(client: KafkaClient, groups: Sequence[str]) -> dict[str, int
         request = FindCoordinatorRequest(
             coordinator_keys=list(groups), key_type=_GROUP_KEY, min_version=_BATCHED_COORDINATORS
         )
-        found = [(one.key, one) for one in client.ask(request).coordinators]
+        found = [(coordinator.key, coordinator) for coordinator in client.ask(request).coordinators]
     return {group: one.node_id for group, one in found if not one.error_code and one.node_id >= 0}
 
 

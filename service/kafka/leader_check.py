@@ -43,7 +43,7 @@ class CheckedPartition(NamedTuple):
 
     def entry(self, producer_id: int) -> ActiveProducer | None:
         """Returns the open transaction of the producer id; None if there is none."""
-        return next((one for one in self.open if one.producer_id == producer_id), None)
+        return next((producer for producer in self.open if producer.producer_id == producer_id), None)
 
 
 class LogEnds(NamedTuple):
@@ -100,7 +100,7 @@ class LeaderCheck:
             if answer.error not in (errors.NONE, errors.TOPIC_AUTHORIZATION_FAILED):
                 continue
             topic_id, leader = before[place]
-            open_ = tuple(one for one in answer.producers if one.transaction_start_offset >= 0)
+            open_ = tuple(producer for producer in answer.producers if producer.transaction_start_offset >= 0)
             checked[place] = CheckedPartition(
                 *place, topic_id, asked_at_ms, leader, ends, answer.error == errors.NONE, open_
             )

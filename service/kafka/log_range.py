@@ -66,15 +66,15 @@ class LogRange:
                 return
             self.read_bytes += len(data)
             before = self._at
-            for one in read_batches(data, before):
-                if isinstance(one, BadBatch):
+            for batch in read_batches(data, before):
+                if isinstance(batch, BadBatch):
                     self.damaged, self.is_whole = self.damaged + 1, False
                     continue
-                if self._at < min(one.base_offset, self._hi):
-                    self.unbroken_from = one.base_offset
-                self._at = max(self._at, one.header.next_offset)
-                if before <= one.base_offset < self._hi:
-                    yield one
+                if self._at < min(batch.base_offset, self._hi):
+                    self.unbroken_from = batch.base_offset
+                self._at = max(self._at, batch.header.next_offset)
+                if before <= batch.base_offset < self._hi:
+                    yield batch
             if self._at == before:
                 if len(data) < size:  # no whole batch came, although there was room for one
                     self.is_whole = False
@@ -119,12 +119,12 @@ def batches_between(
     markers: list[Marker] = []
     written: list[DataBatch] = []
     part = LogRange(client, topic, partition, leader, lo, hi)
-    for one in part.batches():
-        header = one.header
+    for batch in part.batches():
+        header = batch.header
         if header.producer_id != producer_id:
             continue
         if header.is_control:
-            markers.append(_marker(one))
+            markers.append(_marker(batch))
         else:
             written.append(
                 DataBatch(
@@ -177,13 +177,13 @@ def has_records_ahead(
             return None
         total += len(data)
         before = at
-        for one in read_batches(data, at):
-            if isinstance(one, BadBatch):
+        for batch in read_batches(data, at):
+            if isinstance(batch, BadBatch):
                 return None
-            search.add(piece_of(one), one.header.records_count)
+            search.add(piece_of(batch), batch.header.records_count)
             if search.found is not None:
                 return search.found
-            at = max(at, one.header.next_offset)
+            at = max(at, batch.header.next_offset)
         if at == before and len(data) < size:  # no whole batch came, although there was room for one
             return None
         size = min(size * 4, MOST_BYTES)

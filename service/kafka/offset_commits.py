@@ -67,33 +67,33 @@ def read_commits(
 
     Raises KafkaUnavailable. Raises KafkaRefused without READ on the topic.
     """
-    lo = min(one.lo for one in searches.values())
-    newest_ms = max(one.newest_ms for one in searches.values())
+    lo = min(search_range.lo for search_range in searches.values())
+    newest_ms = max(search_range.newest_ms for search_range in searches.values())
     found = {producer_id: OffsetCommits() for producer_id in searches}
     part = LogRange(client, OFFSETS_TOPIC, partition, leader, lo, hi, PASS_BYTES, PASS_S)
     for batch in part.batches():
         header = batch.header
-        one = found.get(header.producer_id)
+        commits = found.get(header.producer_id)
         is_data = header.is_transactional and not header.is_control
-        if one is not None and is_data and header.base_offset >= searches[header.producer_id].lo:
-            one.has_newest |= header.max_timestamp_ms == searches[header.producer_id].newest_ms
-            _collect(one, batch)
+        if commits is not None and is_data and header.base_offset >= searches[header.producer_id].lo:
+            commits.has_newest |= header.max_timestamp_ms == searches[header.producer_id].newest_ms
+            _collect(commits, batch)
         elif header.max_timestamp_ms > newest_ms and all(each.has_newest for each in found.values()):
             break  # not sooner: several batches may have the newest timestamp, which the group coordinator sets
     return CommitsRead(found, part.reached, part.read_bytes, part.damaged)
 
 
-def _collect(one: OffsetCommits, batch: Batch) -> None:
+def _collect(commits: OffsetCommits, batch: Batch) -> None:
     try:
         records = read_records(batch, PLAIN_BYTES)
     except DecodeError as error:
-        one.undecodable[error.reason] += batch.header.records_count
+        commits.undecodable[error.reason] += batch.header.records_count
         return
     for record in records:
         try:
             key = decode_offset_key(record.key)
         except DecodeError as error:
-            one.undecodable[error.reason] += 1
+            commits.undecodable[error.reason] += 1
             continue
         if key is not None and record.value is not None:  # a tombstone deletes an offset
-            one.offsets.add(key)
+            commits.offsets.add(key)

@@ -67,11 +67,11 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
             continue
         if isinstance(answers, errors.KafkaFailure):
             raise answers
-        for one in answers[0].topics[0].partitions:
-            if one.error_code:
-                refused[one.partition_index] = one.error_code
+        for partition in answers[0].topics[0].partitions:
+            if partition.error_code:
+                refused[partition.partition_index] = partition.error_code
             else:
-                found[one.partition_index] = one.offset
+                found[partition.partition_index] = partition.offset
     if unavailable is not None and not found:
         raise unavailable
     return Offsets(found, refused)

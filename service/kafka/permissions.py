@@ -116,9 +116,9 @@ def denied_ids(client: KafkaClient, node: int, ids: Sequence[str]) -> list[str]:
     for some in _portions(ids):
         answer = client.ask(DescribeTransactionsRequest(transactional_ids=some), node, TIMEOUT_MS)
         found += [
-            one.transactional_id
-            for one in answer.transaction_states
-            if one.error_code == _TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            state.transactional_id
+            for state in answer.transaction_states
+            if state.error_code == _TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         ]
     return found
 
@@ -131,7 +131,7 @@ def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list
     for some in _portions(groups):
         request = DescribeGroupsRequest(groups=some, include_authorized_operations=False)
         answer = client.ask(request, node, TIMEOUT_MS)
-        found += [one.group_id for one in answer.groups if one.error_code == _GROUP_AUTHORIZATION_FAILED]
+        found += [group.group_id for group in answer.groups if group.error_code == _GROUP_AUTHORIZATION_FAILED]
     return found
 
 

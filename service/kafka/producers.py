@@ -56,7 +56,7 @@ def describe_producers(
         topics = [of_topic(name=topic, partition_indexes=of) for topic, of in by_topic(some).items()]
         answer = client.ask(DescribeProducersRequest(topics=topics), node, timeout_ms)
         for topic in answer.topics:
-            for one in topic.partitions:
+            for partition in topic.partitions:
                 producers = tuple(
                     ActiveProducer(
                         p.producer_id,
@@ -66,9 +66,9 @@ def describe_producers(
                         p.coordinator_epoch,
                         p.current_txn_start_offset,
                     )
-                    for p in (() if one.error_code else one.active_producers)
+                    for p in (() if partition.error_code else partition.active_producers)
                 )
-                found[topic.name, one.partition_index] = Producers(one.error_code, producers)
+                found[topic.name, partition.partition_index] = Producers(partition.error_code, producers)
     return found
 
 
@@ -82,8 +82,8 @@ def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[in
     """
     listed: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for node in broker_ids(client, TIMEOUT_MS):
-        for one in list_transactions(client, node, producer_ids, TIMEOUT_MS):
-            listed[one.producer_id].append((node, one.transactional_id))
+        for listed_id in list_transactions(client, node, producer_ids, TIMEOUT_MS):
+            listed[listed_id.producer_id].append((node, listed_id.transactional_id))
     by_node: dict[int, list[str]] = defaultdict(list)
     for found in listed.values():
         if len(found) == 1:

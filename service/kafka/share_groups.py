@@ -64,21 +64,23 @@ def isolation_levels(client: KafkaClient, node: int, groups: Sequence[str]) -> d
     found: dict[str, str | None] = dict.fromkeys(groups)
     if not groups:
         return found
-    for one in client.ask(configs_request(_GROUP, groups, [_ISOLATION]), node).results:
-        level = next((config.value for config in one.configs or () if config.name == _ISOLATION), None)
-        found[one.resource_name] = None if one.error_code else level
+    for result in client.ask(configs_request(_GROUP, groups, [_ISOLATION]), node).results:
+        level = next((config.value for config in result.configs or () if config.name == _ISOLATION), None)
+        found[result.resource_name] = None if result.error_code else level
     return found
 
 
 def _read(answer: Any) -> dict[str, ShareGroupOffsets]:
-    return {one.group_id: ShareGroupOffsets(one.error_code, _offsets(one)) for one in answer.groups}
+    return {group.group_id: ShareGroupOffsets(group.error_code, _offsets(group)) for group in answer.groups}
 
 
 def _offsets(group: Any) -> dict[TopicPartition, ShareOffset | None]:
     if group.error_code:
         return {}
     return {
-        (topic.topic_name, one.partition_index): None if one.error_code else ShareOffset(one.start_offset, one.lag)
+        (topic.topic_name, partition.partition_index): None
+        if partition.error_code
+        else ShareOffset(partition.start_offset, partition.lag)
         for topic in group.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }

@@ -128,12 +128,12 @@ def descriptions_in(answer: Any) -> dict[str, TransactionDescription]:
     principal has no DESCRIBE on the id, or the broker is not the coordinator any more, or is still loading.
     """
     found = {}
-    for one in answer.transaction_states:
-        if one.error_code == TRANSACTIONAL_ID_NOT_FOUND:
-            found[one.transactional_id] = TransactionDescription(None, -1, -1, ())
-        elif one.error_code == errors.NONE:
-            places = tuple(sorted((t.topic, p) for t in one.topics for p in t.partitions))
-            found[one.transactional_id] = TransactionDescription(
-                one.transaction_state, one.producer_id, one.producer_epoch, places
+    for state in answer.transaction_states:
+        if state.error_code == TRANSACTIONAL_ID_NOT_FOUND:
+            found[state.transactional_id] = TransactionDescription(None, -1, -1, ())
+        elif state.error_code == errors.NONE:
+            places = tuple(sorted((t.topic, p) for t in state.topics for p in t.partitions))
+            found[state.transactional_id] = TransactionDescription(
+                state.transaction_state, state.producer_id, state.producer_epoch, places
             )
     return found

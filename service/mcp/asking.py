@@ -28,9 +28,9 @@ class Ask(Protocol):
 def path_of(segments: Sequence[str], query: Mapping[str, str | Sequence[str]]) -> str:
     """Returns the path below `/api/v1`, with the query. Raises Refused for a segment that is `.` or `..`, or contains a
     slash, because servers interpret such segments even when they are encoded. No cluster or topic has such a name."""
-    for one in segments:
-        if "/" in one or one in (".", ".."):
-            raise Refused(f"no cluster or topic has the name {one!r}")
+    for segment in segments:
+        if "/" in segment or segment in (".", ".."):
+            raise Refused(f"no cluster or topic has the name {segment!r}")
     path = "".join(f"/{quote(one, safe='')}" for one in segments)
     return f"{path}?{urlencode(query, doseq=True)}" if query else path
 

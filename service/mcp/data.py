@@ -52,7 +52,7 @@ def names(field: str, texts: Sequence[str]) -> Fields:
     their number. Returns an empty mapping if there are no names."""
     if not texts:
         return {}
-    return {field: [shortened(one) for one in texts[:NAMES]]} | more(field, len(texts) - NAMES)
+    return {field: [shortened(text) for text in texts[:NAMES]]} | more(field, len(texts) - NAMES)
 
 
 def more(field: str, number: int) -> Fields:
@@ -63,7 +63,7 @@ def more(field: str, number: int) -> Fields:
 
 def known(source: Mapping[str, Any], fields: Iterable[str]) -> Fields:
     """Returns the given fields of a REST body, without those that are null, false or empty."""
-    found = {one: source.get(one) for one in fields}
+    found = {field_: source.get(field_) for field_ in fields}
     return {one: value for one, value in found.items() if value is not False and value not in (None, [], "")}
 
 

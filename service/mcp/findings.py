@@ -50,35 +50,37 @@ def uri_of(alert: str) -> str:
     return f"{_RUNBOOKS}{alert}"
 
 
-def described(one: Finding) -> Fields:
-    subject, words = one["subject"], one["words_apart"]
-    found: Fields = known(one, _PLAIN) | known(one, _TIMES)
+def described(finding: Finding) -> Fields:
+    subject, words = finding["subject"], finding["words_apart"]
+    found: Fields = known(finding, _PLAIN) | known(finding, _TIMES)
     about = {key: subject[key] for key in _NUMBERS if subject[key] is not None}
     for key in _NAMED:
         about |= name(key, subject[key])
     found |= {"subject": about, "summary": words["summary"]}
-    if one["count"] > 1:
-        found["count"] = one["count"]
-    found |= name("owner", one["owner"]) | names("blocked_groups", one["blocked_groups"])
+    if finding["count"] > 1:
+        found["count"] = finding["count"]
+    found |= name("owner", finding["owner"]) | names("blocked_groups", finding["blocked_groups"])
     found |= known(words, ("cause", "decided_by"))
     if words["names"]:
         found["names"] = {reference: shortened(text) for reference, text in words["names"].items()}
-    if one["status"] != Status.RESOLVED:
-        found |= known(one, ("decision", "possible")) | known(words, ("outlook", "advice"))
-        found |= _by_operator(one) | _from_catalogue(one["kind"])
+    if finding["status"] != Status.RESOLVED:
+        found |= known(finding, ("decision", "possible")) | known(words, ("outlook", "advice"))
+        found |= _by_operator(finding) | _from_catalogue(finding["kind"])
     return found
 
 
-def _by_operator(one: Finding) -> Fields:
+def _by_operator(finding: Finding) -> Fields:
     """Returns the commands that an operator can run for a hanging transaction; an empty mapping if there are none, or
     for a finding of another kind."""
-    is_legal = _LEGAL_TOPIC.fullmatch(one["subject"]["topic"] or "") is not None
-    command = one["command"] if is_legal else None
-    if one["kind"] != Kind.HANGING or (command is None and one["decision"] != Decided.COMMIT):
+    is_legal = _LEGAL_TOPIC.fullmatch(finding["subject"]["topic"] or "") is not None
+    command = finding["command"] if is_legal else None
+    if finding["kind"] != Kind.HANGING or (command is None and finding["decision"] != Decided.COMMIT):
         return {}
     found: Fields = {} if command is None else {"command": command}
-    if one["status"] == Status.CONFIRMED:
-        found["dry_run"] = f"txnscope resolve {one['id']} --cluster {shlex.quote(one['cluster'])} --key-file FILE"
+    if finding["status"] == Status.CONFIRMED:
+        found["dry_run"] = (
+            f"txnscope resolve {finding['id']} --cluster {shlex.quote(finding['cluster'])} --key-file FILE"
+        )
     return found
 
 
@@ -124,10 +126,10 @@ def shown(found: Sequence[Finding], most: int) -> Fields:
     return {"findings": [described(one) for one in found[:most]]} | more("findings", len(found) - most)
 
 
-def _place(one: Finding, as_of: str | None) -> Place:
-    until = one["muted_until"]
+def _place(finding: Finding, as_of: str | None) -> Place:
+    until = finding["muted_until"]
     is_muted = until is not None and (as_of is None or until > as_of)
-    entry = _entry(one["kind"])
+    entry = _entry(finding["kind"])
     heals = 0 if entry is None else entry.outlook.order
-    rank = _RANKS.get(one["severity"], len(_RANKS))
-    return Place(is_muted, rank, one["status"] != Status.CONFIRMED, heals, one["kind"])
+    rank = _RANKS.get(finding["severity"], len(_RANKS))
+    return Place(is_muted, rank, finding["status"] != Status.CONFIRMED, heals, finding["kind"])

@@ -42,9 +42,9 @@ async def why_is_group_blocked(ask: Ask, cluster: str, group: str) -> Fields:
 def _is_blocked(rows: Sequence[Row], *, is_whole: bool) -> bool | None:
     """Returns True if some row says that the group is blocked. Otherwise, returns False if `is_whole` is True and no
     row is unknown, else None."""
-    if any(one["relation"] in _BLOCKED for one in rows):
+    if any(row["relation"] in _BLOCKED for row in rows):
         return True
-    return False if is_whole and all(one["relation"] != GroupRelation.UNKNOWN for one in rows) else None
+    return False if is_whole and all(row["relation"] != GroupRelation.UNKNOWN for row in rows) else None
 
 
 async def _nothing_seen(ask: Ask, cluster: str) -> str:
@@ -61,24 +61,24 @@ async def _nothing_seen(ask: Ask, cluster: str) -> str:
     return seen
 
 
-async def _place(ask: Ask, cluster: str, one: Row) -> Fields:
+async def _place(ask: Ask, cluster: str, row: Row) -> Fields:
     """Returns a partition of the group, the open transaction that holds the group up there, and the findings about the
     partition and about the transaction's id."""
-    place = name("topic", one["topic"]) | known(one, _OF_GROUP)
-    place |= {key: one[key] for key in _OFFSETS if one[key] is not None}
-    topic, partition = one["topic"], one["partition"]
-    if one["offsets_partition"] is not None:
-        topic, partition = OFFSETS_TOPIC, one["offsets_partition"]
+    place = name("topic", row["topic"]) | known(row, _OF_GROUP)
+    place |= {key: row[key] for key in _OFFSETS if row[key] is not None}
+    topic, partition = row["topic"], row["partition"]
+    if row["offsets_partition"] is not None:
+        topic, partition = OFFSETS_TOPIC, row["offsets_partition"]
         place["offset_is_pending_on"] = {"topic": topic, "partition": partition}
     try:
         seen = await ask("clusters", cluster, "partitions", topic, str(partition))
     except Refused as error:
         return place | {"held_up_by": None} | quoted(why=str(error))
     place["stalled_since"] = seen["lso_stalled_since"]
-    held_up_by = _holder(seen, one["producer_id"])
+    held_up_by = _holder(seen, row["producer_id"])
     place["held_up_by"] = None if held_up_by is None else _entry(held_up_by)
     place |= quoted(why_not_judged=seen["why"])
-    return place | shown(await _findings(ask, cluster, held_up_by, topic, partition, one["group"]), FINDINGS)
+    return place | shown(await _findings(ask, cluster, held_up_by, topic, partition, row["group"]), FINDINGS)
 
 
 async def _findings(
@@ -101,8 +101,15 @@ def _holder(seen: Row, producer_id: int | None) -> Row | None:
     if producer_id is None:
         blocker: Row | None = seen["blocker"]
         return blocker
-    return next((one for one in seen["open_transactions"] if one["producer_id"] == producer_id), None)
+    return next(
+        (
+            open_transaction
+            for open_transaction in seen["open_transactions"]
+            if open_transaction["producer_id"] == producer_id
+        ),
+        None,
+    )
 
 
-def _entry(one: Row) -> Fields:
-    return name("transactional_id", one["transactional_id"]) | known(one, _OF_ENTRY) | quoted(why=one["why"])
+def _entry(row: Row) -> Fields:
+    return name("transactional_id", row["transactional_id"]) | known(row, _OF_ENTRY) | quoted(why=row["why"])

@@ -42,7 +42,7 @@ async def history_of(ask: Ask, cluster: str, transactional_id: str) -> Fields:
     return answer | shown(await open_findings(ask, cluster, transactional_id=transactional_id), FINDINGS)
 
 
-def _row(one: Body) -> Fields:
-    if one["type"] == "folded":
-        return {"commits": one["count"]} | known(one, ("from_at", "to_at"))
-    return known(one, _OF_STEP) | known(one, ("producer_epoch", "note"))
+def _row(body: Body) -> Fields:
+    if body["type"] == "folded":
+        return {"commits": body["count"]} | known(body, ("from_at", "to_at"))
+    return known(body, _OF_STEP) | known(body, ("producer_epoch", "note"))

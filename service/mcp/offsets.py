@@ -38,29 +38,29 @@ async def explain_offset(ask: Ask, cluster: str, topic: str, partition: int, off
     return answer
 
 
-def _span(one: Body) -> Fields:
-    found: Fields = known(one, _OF_SPAN) | name("transactional_id", one["transactional_id"])
-    if one["producer_epoch"] is not None:
-        found["producer_epoch"] = one["producer_epoch"]
-    found["readers"] = readers_of(SpanKind(one["kind"]), ends_nothing=one.get("ends_nothing", False))
-    decision = one.get("decision")
+def _span(body: Body) -> Fields:
+    found: Fields = known(body, _OF_SPAN) | name("transactional_id", body["transactional_id"])
+    if body["producer_epoch"] is not None:
+        found["producer_epoch"] = body["producer_epoch"]
+    found["readers"] = readers_of(SpanKind(body["kind"]), ends_nothing=body.get("ends_nothing", False))
+    decision = body.get("decision")
     if decision is not None:
-        ended_by = None if one["marker_offset"] is None else f"{one['marker']} at {one['marker_offset']}"
+        ended_by = None if body["marker_offset"] is None else f"{body['marker']} at {body['marker_offset']}"
         found["decision"] = decision_text(
             decision["marker"], decision["confidence"], may_be_other=decision["may_be_other"], ended_by=ended_by
         )
-    if one.get("by_hand"):
+    if body.get("by_hand"):
         found["why"] = BY_HAND_TEXT
-    elif one["cause"] is not None and (decision is None or decision["may_be_other"]):
-        why = why_ended(one["cause"], one["confidence"])
+    elif body["cause"] is not None and (decision is None or decision["may_be_other"]):
+        why = why_ended(body["cause"], body["confidence"])
         found |= {} if why is None else {"why": why}
     return found
 
 
 def _run(run: Body) -> Fields:
     owners = [
-        known(one, ("producer_id", "transactions")) | name("transactional_id", one["transactional_id"])
-        for one in run["owners"][:OWNERS]
+        known(owner, ("producer_id", "transactions")) | name("transactional_id", owner["transactional_id"])
+        for owner in run["owners"][:OWNERS]
     ]
     return known(run, _OF_RUN) | {"owners": owners} | more("owners", len(run["owners"]) - OWNERS + run["more_owners"])
 

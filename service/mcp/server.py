@@ -33,8 +33,8 @@ _READS: Final = types.ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 _DEFINITIONS: Final = [
-    types.Tool(name=one.name, description=one.description, input_schema=one.input_schema, annotations=_READS)
-    for one in TOOLS
+    types.Tool(name=tool.name, description=tool.description, input_schema=tool.input_schema, annotations=_READS)
+    for tool in TOOLS
 ]
 
 
@@ -61,7 +61,7 @@ def create_server(version: str, ask_of: Callable[[Context], Ask]) -> Server[Any]
     request's sender."""
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = next((one for one in TOOLS if one.name == params.name), None)
+        tool = next((tool for tool in TOOLS if tool.name == params.name), None)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {shortened(params.name)!r}")
         try:
@@ -92,12 +92,12 @@ async def _list_tools(_: Context, __: types.PaginatedRequestParams | None) -> ty
 
 
 async def _list_resources(_: Context, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-    found = [types.Resource(uri=one.uri, name=one.name, mime_type="text/markdown") for one in runbooks()]
+    found = [types.Resource(uri=runbook.uri, name=runbook.name, mime_type="text/markdown") for runbook in runbooks()]
     return types.ListResourcesResult(resources=found)
 
 
 async def _read_resource(_: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    found = next((one for one in runbooks() if one.uri == params.uri), None)
+    found = next((runbook for runbook in runbooks() if runbook.uri == params.uri), None)
     if found is None:
         raise MCPError(types.INVALID_PARAMS, f"there is no resource {shortened(params.uri)!r}")
     text = types.TextResourceContents(uri=found.uri, mime_type="text/markdown", text=found.text)

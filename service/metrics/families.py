@@ -73,14 +73,14 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
     for cluster, all_series in of_clusters:
         some: list[Series] = []
         unread = 0
-        for one in all_series:
-            if one.metric.many:
-                some.append(one)
-            elif one.metric is SERIES_DROPPED:
-                assert not isinstance(one.value, Distribution)
-                unread += int(one.value)
+        for series in all_series:
+            if series.metric.many:
+                some.append(series)
+            elif series.metric is SERIES_DROPPED:
+                assert not isinstance(series.value, Distribution)
+                unread += int(series.value)
             else:
-                kept.append((cluster, one))
+                kept.append((cluster, series))
         rest.append((cluster, _interleaved(some), unread))
     room = limit - sum(one.size for _, one in kept) - len(rest)
     rest.sort(key=lambda of_cluster: len(of_cluster[1]))
@@ -95,8 +95,8 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
 def _interleaved(some: Iterable[Series]) -> list[Series]:
     """Returns the series in a new order: the first of every metric, then the second of every metric, and so on."""
     by_metric: dict[str, list[Series]] = {}
-    for one in some:
-        by_metric.setdefault(one.metric.name, []).append(one)
+    for series in some:
+        by_metric.setdefault(series.metric.name, []).append(series)
     longest = max(map(len, by_metric.values()), default=0)
     return list(
         chain.from_iterable([of[rank] for of in by_metric.values() if rank < len(of)] for rank in range(longest))
@@ -107,13 +107,19 @@ def applications(facts: ClusterFacts) -> Iterator[Series]:
     """Yields the series of the applications with the most failed transactions. Includes series with the value 0."""
     shown = worst_first(facts.applications)
     states = {state: name for state, name in NAMES.items() if state != EXPIRED}
-    for one in shown[:APPLICATIONS_NAMED]:
+    for application_row in shown[:APPLICATIONS_NAMED]:
         for state, name in states.items():
-            yield Series(catalogue.APPLICATION_TRANSACTIONS, (one.name, name), one.states.get(state, 0))
-        yield Series(catalogue.APPLICATION_COMPLETED, (one.name, "commit", "commit"), one.commits)
-        for cause, number in one.aborts._asdict().items():
-            yield Series(catalogue.APPLICATION_COMPLETED, (one.name, "abort", cause), number)
-        yield Series(catalogue.APPLICATION_OLDEST_OPEN, (one.name,), (one.oldest_open_ms or 0) / 1000)
+            yield Series(
+                catalogue.APPLICATION_TRANSACTIONS, (application_row.name, name), application_row.states.get(state, 0)
+            )
+        yield Series(
+            catalogue.APPLICATION_COMPLETED, (application_row.name, "commit", "commit"), application_row.commits
+        )
+        for cause, number in application_row.aborts._asdict().items():
+            yield Series(catalogue.APPLICATION_COMPLETED, (application_row.name, "abort", cause), number)
+        yield Series(
+            catalogue.APPLICATION_OLDEST_OPEN, (application_row.name,), (application_row.oldest_open_ms or 0) / 1000
+        )
     of_each = len(states) + len(OUTCOMES) - 1 + len(CAUSES) + 1
     yield Series(catalogue.SERIES_DROPPED, (), max(len(shown) - APPLICATIONS_NAMED, 0) * of_each)
 
@@ -154,11 +160,11 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
     open transactions.
     """
     found = coordinators_of(facts.logs, facts.states)
-    for one in sorted(found, key=lambda one: (-one.log.lag, -one.open, one.log.partition)):
-        labels = (str(one.log.partition),)
-        yield Series(catalogue.COORDINATOR_IDS, labels, one.ids)
-        yield Series(catalogue.COORDINATOR_OPEN, labels, one.open)
-        yield Series(catalogue.COORDINATOR_LAG, labels, one.log.lag)
+    for coordinator in sorted(found, key=lambda one: (-one.log.lag, -one.open, one.log.partition)):
+        labels = (str(coordinator.log.partition),)
+        yield Series(catalogue.COORDINATOR_IDS, labels, coordinator.ids)
+        yield Series(catalogue.COORDINATOR_OPEN, labels, coordinator.open)
+        yield Series(catalogue.COORDINATOR_LAG, labels, coordinator.log.lag)
 
 
 def canary(facts: ClusterFacts) -> Iterator[Series]:
@@ -169,14 +175,14 @@ def canary(facts: ClusterFacts) -> Iterator[Series]:
         return
     if found.is_alive:
         yield Series(catalogue.CANARY_LEADERLESS, (), found.canary.leaderless)
-    for one in found.coordinators:
-        broker = (str(one.broker),)
-        yield Series(catalogue.CANARY_COMMIT, broker, _latencies(one.rounds.commits))
-        yield Series(catalogue.CANARY_VISIBLE, broker, _latencies(one.rounds.visibles))
-        for error in sorted({*ALWAYS_COUNTED, *one.rounds.failures}):
-            yield Series(catalogue.CANARY_FAILURES, (*broker, error), one.rounds.failures.get(error, 0))
-        if one.health in (Health.RUNS, Health.FAILS):
-            yield Series(catalogue.CANARY_RUNS, broker, int(one.health == Health.RUNS))
+    for coordinator in found.coordinators:
+        broker = (str(coordinator.broker),)
+        yield Series(catalogue.CANARY_COMMIT, broker, _latencies(coordinator.rounds.commits))
+        yield Series(catalogue.CANARY_VISIBLE, broker, _latencies(coordinator.rounds.visibles))
+        for error in sorted({*ALWAYS_COUNTED, *coordinator.rounds.failures}):
+            yield Series(catalogue.CANARY_FAILURES, (*broker, error), coordinator.rounds.failures.get(error, 0))
+        if coordinator.health in (Health.RUNS, Health.FAILS):
+            yield Series(catalogue.CANARY_RUNS, broker, int(coordinator.health == Health.RUNS))
 
 
 def _latencies(found: Latencies) -> Distribution:
@@ -201,8 +207,8 @@ def findings(facts: ClusterFacts) -> Iterator[Series]:
 def groups(facts: ClusterFacts) -> Iterator[Series]:
     """Yields the blocked groups, those behind the longest stalled LSO first."""
     blocked = [one for one in facts.affected_groups if one.is_blocked]
-    for one in sorted(blocked, key=lambda one: (one.stalled_since_ms, one.key)):
-        group, topic, partition = one.key
+    for affected_group in sorted(blocked, key=lambda group: (group.stalled_since_ms, group.key)):
+        group, topic, partition = affected_group.key
         yield Series(catalogue.GROUP_BLOCKED, (group, topic, str(partition)), 1)
 
 
@@ -283,11 +289,11 @@ CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 
 def receivers(states: Iterable[ReceiverState]) -> Iterator[Series]:
     """Yields the series of the receivers of notifications. These series have no label `cluster`."""
-    for one in states:
-        yield Series(catalogue.NOTIFICATIONS, (one.name, "delivered"), one.delivered)
-        yield Series(catalogue.NOTIFICATIONS, (one.name, "failed"), one.failed)
-        yield Series(catalogue.NOTIFICATIONS_PENDING, (one.name,), one.pending)
-        yield Series(catalogue.NOTIFICATIONS_DROPPED, (one.name,), one.dropped)
+    for state in states:
+        yield Series(catalogue.NOTIFICATIONS, (state.name, "delivered"), state.delivered)
+        yield Series(catalogue.NOTIFICATIONS, (state.name, "failed"), state.failed)
+        yield Series(catalogue.NOTIFICATIONS_PENDING, (state.name,), state.pending)
+        yield Series(catalogue.NOTIFICATIONS_DROPPED, (state.name,), state.dropped)
 
 
 def transactions(facts: ClusterFacts) -> Iterator[Series]:

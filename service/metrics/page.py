@@ -89,7 +89,7 @@ class StoreCollector(Collector):
         of_receivers = {metric.name: _family(metric) for metric in OF_RECEIVERS}
         now_ms = self._now_ms()
         facts, states, is_up = self._read(now_ms)
-        for cluster, one in bounded([(one.name, _all(one, now_ms)) for one in facts], SERIES_LIMIT):
+        for cluster, one in bounded([(fact.name, _all(fact, now_ms)) for fact in facts], SERIES_LIMIT):
             _add(families[one.metric.name], (cluster, *one.labels), one.value)
         for series in receivers(states):
             _add(of_receivers[series.metric.name], series.labels, series.value)
@@ -101,7 +101,7 @@ class StoreCollector(Collector):
                 GaugeMetricFamily(UP.name, UP.help, is_up),
                 GaugeMetricFamily(RENDER_SECONDS.name, RENDER_SECONDS.help, took_s),
             ),
-            {label_text(one.name): one.counted_since_ms for one in facts if one.counted_since_ms is not None},
+            {label_text(fact.name): fact.counted_since_ms for fact in facts if fact.counted_since_ms is not None},
         )
 
     def _read(self, now_ms: int) -> tuple[list[ClusterFacts], list[ReceiverState], bool]:

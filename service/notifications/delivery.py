@@ -135,7 +135,7 @@ class Outbox:
         took = batch.notifications[: gone - refused]
         is_whole = gone == len(batch.notifications)
         sequence = batch.sequence if is_whole else batch.notifications[gone - 1].sequence
-        knows = {one.finding.id: one.event not in (RESOLVED, MUTED) for one in took}
+        knows = {notification.finding.id: notification.event not in (RESOLVED, MUTED) for notification in took}
         with self._writing.begin() as connection:
             check(connection, lease)
             receivers.note_delivery(
@@ -156,19 +156,21 @@ class Outbox:
 
     def _of_events(self, events: Iterable[FindingEvent], knows: frozenset[str], now_ms: int) -> Iterator[Notification]:
         known = set(knows)
-        for one in events:
-            finding = one.finding
-            if not one.is_confirmed:  # a candidate is no finding yet
+        for event in events:
+            finding = event.finding
+            if not event.is_confirmed:  # a candidate is no finding yet
                 continue
-            if one.event == RESOLVED:
+            if event.event == RESOLVED:
                 if finding.id not in known:
                     continue
                 known.discard(finding.id)
-            elif _is_muted(finding, now_ms) or not (finding.id in known or self._wanted.includes(one.cluster, finding)):
+            elif _is_muted(finding, now_ms) or not (
+                finding.id in known or self._wanted.includes(event.cluster, finding)
+            ):
                 continue
             else:
                 known.add(finding.id)
-            yield self._notification(one.sequence, one.event, one.at_ms, one.cluster, finding)
+            yield self._notification(event.sequence, event.event, event.at_ms, event.cluster, finding)
 
     def _notification(self, sequence: int, event: str, at_ms: int, cluster: str, finding: Finding) -> Notification:
         return Notification(sequence, event, at_ms, cluster, finding, *self._render(cluster, finding))

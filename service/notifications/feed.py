@@ -161,11 +161,12 @@ class EventFeed(Generic[T]):
     def _read(self, sequence: int) -> list[tuple[int, T]]:
         with self._reading_store() as connection:
             return [
-                (one.sequence, self._render(one)) for one in finding_events.events_after(connection, sequence, AT_ONCE)
+                (event.sequence, self._render(event))
+                for event in finding_events.events_after(connection, sequence, AT_ONCE)
             ]
 
 
 def _set(waiting: Iterable[asyncio.Future[None]]) -> None:
-    for one in waiting:
-        if not one.done():  # its stream may have been cancelled
-            one.set_result(None)
+    for future in waiting:
+        if not future.done():  # its stream may have been cancelled
+            future.set_result(None)

@@ -68,8 +68,8 @@ class Notifier:
         with self._engine.begin() as connection:
             lease.check(connection, held)
             receivers.keep_only(connection, [one.outbox.name for one in self._configured])
-        for one in self._configured:
-            one.outbox.begin(held)
+        for configured in self._configured:
+            configured.outbox.begin(held)
         works = [_Delivery(one, held, self._now_ms, self._monotonic) for one in self._configured]
         return [Work(work.name, work.run) for work in works]
 

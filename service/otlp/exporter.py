@@ -131,7 +131,7 @@ class Exporter:
 def read_own(metrics: Metrics) -> Read:
     """Returns the metrics of this process. Their counters start from 0 when the process starts."""
     families = metrics.own()
-    began = next((one.value for family in families if family.name == STARTED for one in family.samples), None)
+    began = next((sample.value for family in families if family.name == STARTED for sample in family.samples), None)
     return Read(families, lambda _: None if began is None else round(began * 1000))
 
 

@@ -79,9 +79,9 @@ def _metrics_of(family: Family, since_ms: Since, now_ms: int) -> Iterator[Metric
         numbers = [
             # a float even for whole numbers: the type of a series must not change with its value
             NumberDataPoint(
-                dict(one.labels), _start_ns(one, since_ms) if is_counter else 0, _ns(now_ms), float(one.value)
+                dict(sample.labels), _start_ns(sample, since_ms) if is_counter else 0, _ns(now_ms), float(sample.value)
             )
-            for one in samples
+            for sample in samples
         ]
         data = Sum(numbers, _CUMULATIVE, is_monotonic=True) if is_counter else Gauge(numbers)
         yield Metric(name, family.documentation, unit_of(name), data)
@@ -94,8 +94,8 @@ def _histogram_points(
     buckets. In OTLP, the count of a bucket does not include them."""
     sums = {_key(one.labels): one.value for one in by_name[f"{name}_sum"]}
     buckets: dict[frozenset[tuple[str, str]], list[Sample]] = {}
-    for one in by_name[f"{name}_bucket"]:
-        buckets.setdefault(_key(one.labels), []).append(one)
+    for sample in by_name[f"{name}_bucket"]:
+        buckets.setdefault(_key(sample.labels), []).append(sample)
     for key, of_one in buckets.items():
         up_to = [0, *(int(one.value) for one in of_one)]
         yield HistogramDataPoint(

@@ -123,7 +123,7 @@ class TraceOutbox:
     def _hanging(self, connection: Connection, events: list[FindingEvent], now_ms: int) -> Iterator[Trace]:
         if not any(event.finding.kind == Kind.HANGING for event in events):
             return
-        kafka_ids = {one.name: one.kafka_cluster_id for one in all_clusters(connection)}
+        kafka_ids = {cluster.name: cluster.kafka_cluster_id for cluster in all_clusters(connection)}
         for event in events:
             if event.finding.kind == Kind.HANGING and event.is_confirmed:
                 is_over = event.event == RESOLVED

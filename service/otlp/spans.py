@@ -99,10 +99,10 @@ class SpanMaker:
             spans.append(_Span("open", ("open",), began_ms, prepared_ms, about))
         if prepared_ms is not None:
             spans.append(_Span("completing", ("completing",), prepared_ms, ended_ms, about))
-            for one in sorted(facts.markers, key=lambda one: one.at_ms)[-MOST_MARKERS:]:
-                attributes = {**about, **_of_partition(one.topic, one.partition, one.offset)}
-                part = ("marker", one.topic, one.partition)
-                spans.append(_Span("marker", part, prepared_ms, one.at_ms, attributes, parent=("completing",)))
+            for marker in sorted(facts.markers, key=lambda one: one.at_ms)[-MOST_MARKERS:]:
+                attributes = {**about, **_of_partition(marker.topic, marker.partition, marker.offset)}
+                part = ("marker", marker.topic, marker.partition)
+                spans.append(_Span("marker", part, prepared_ms, marker.at_ms, attributes, parent=("completing",)))
         started = ("start", began_ms) if began_ms is not None else ("end", end.log_partition, end.completed.offset)
         return self._made((end.kafka_cluster_id, end.transactional_id, end.completed.producer_id, *started), spans)
 
@@ -155,17 +155,17 @@ class SpanMaker:
 
         return tuple(
             ReadableSpan(
-                one.name,
-                context(one.part),
-                None if one.parent is None else context(one.parent),
+                span.name,
+                context(span.part),
+                None if span.parent is None else context(span.parent),
                 self.resource,
-                dict(one.attributes),
-                status=one.status,
-                start_time=one.from_ms * 1_000_000,
-                end_time=one.to_ms * 1_000_000,
+                dict(span.attributes),
+                status=span.status,
+                start_time=span.from_ms * 1_000_000,
+                end_time=span.to_ms * 1_000_000,
                 instrumentation_scope=self.scope,
             )
-            for one in spans
+            for span in spans
         )
 
 

@@ -22,8 +22,8 @@ def main(commands: list[dict[str, list[str]]]) -> int:
     is_alone = len(commands) == 1
     final, at_start = ({CONFIGURATION}, {FINE, CANNOT_REACH}) if is_alone else (set(), set())
     children = [
-        ChildCommand(str(one["name"]), one["command"], {}, Silence(), frozenset(final), frozenset(at_start))
-        for one in commands
+        ChildCommand(str(command["name"]), command["command"], {}, Silence(), frozenset(final), frozenset(at_start))
+        for command in commands
     ]
     return Supervisor(children, name="ingest", is_piped=not is_alone).run()
 

@@ -143,7 +143,7 @@ def _read_to_the_end(
             }
             owner = _owner(connection, cluster_id, entry)
             undecodable = clusters.has_undecodable(connection, cluster_id)
-        if all(_is_read(rows.get(p), one) for (_, p), one in seen.items()):
+        if all(_is_read(rows.get(p), partition) for (_, p), partition in seen.items()):
             break
         if time.monotonic() > give_up:
             raise Refused("the transaction log is not read to its end yet: the owner of the transaction is not known")

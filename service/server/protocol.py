@@ -50,7 +50,9 @@ class HeldConnections:
         way."""
         of_peer = self._of_peer[new.peer] >= self.most_of_peer
         if of_peer or len(self._open) >= self.most:
-            oldest = next((one for one in self._waiting if not of_peer or one.peer == new.peer), None)
+            oldest = next(
+                (connection for connection in self._waiting if not of_peer or connection.peer == new.peer), None
+            )
             if oldest is None:
                 return False
             self.remove(oldest)
@@ -60,20 +62,20 @@ class HeldConnections:
         self._waiting[new] = None
         return True
 
-    def remove(self, one: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Removes a connection. Does nothing if the connection was removed before, when it gave way."""
-        if one in self._open:
-            self._open.discard(one)
-            self._waiting.pop(one, None)
-            self._of_peer[one.peer] -= 1
-            if not self._of_peer[one.peer]:
-                del self._of_peer[one.peer]
+        if connection in self._open:
+            self._open.discard(connection)
+            self._waiting.pop(connection, None)
+            self._of_peer[connection.peer] -= 1
+            if not self._of_peer[connection.peer]:
+                del self._of_peer[connection.peer]
 
-    def set_waiting(self, one: Connection, *, waits: bool) -> None:
+    def set_waiting(self, connection: Connection, *, waits: bool) -> None:
         if not waits:
-            self._waiting.pop(one, None)
-        elif one in self._open:
-            self._waiting.setdefault(one)
+            self._waiting.pop(connection, None)
+        elif connection in self._open:
+            self._waiting.setdefault(connection)
 
 
 def most_connections() -> int:

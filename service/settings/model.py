@@ -274,7 +274,7 @@ class Settings(Watching):
     def _have_different_names(
         cls, tables: Sequence[WatchedCluster | NotifyTable], info: ValidationInfo
     ) -> Sequence[WatchedCluster | NotifyTable]:
-        names = [one.name for one in tables]
+        names = [table.name for table in tables]
         if twice := next((name for name in names if names.count(name) > 1), None):
             what = "clusters" if info.field_name == "clusters" else "receivers"
             raise ValueError(f"two {what} have the name {twice!r}")
@@ -317,22 +317,24 @@ class Settings(Watching):
         for name in ("bootstrap_servers", "kafka_config", "remediation_config", "topics", "mirrored"):
             if getattr(self, name):
                 raise SettingsError(f"{flag(name)}: each of [[clusters]] has its own value, so leave the flag out")
-        if self.cluster is not None and self.cluster not in (names := [one.name for one in self.clusters]):
+        if self.cluster is not None and self.cluster not in (names := [cluster.name for cluster in self.clusters]):
             raise SettingsError(
                 f"--cluster {self.cluster}: no [[clusters]] has this name; there are: {', '.join(names)}"
             )
-        return [self._of(one) for one in self.clusters if self.cluster in (None, one.name)]
+        return [self._of(cluster) for cluster in self.clusters if self.cluster in (None, cluster.name)]
 
     def of_one_cluster(self) -> Settings:
         """Returns the settings for the one cluster that a command is about. Raises SettingsError if there are several
         and `cluster` is not set."""
         found = self.of_each_cluster()
         if len(found) > 1:
-            raise SettingsError(f"--cluster is missing: choose one of {', '.join(str(one.cluster) for one in found)}")
+            raise SettingsError(
+                f"--cluster is missing: choose one of {', '.join(str(settings.cluster) for settings in found)}"
+            )
         return found[0]
 
-    def _of(self, one: WatchedCluster) -> Settings:
-        own = {name: getattr(one, name) for name in Watching.model_fields}
-        own["canary"] = one.canary or self.canary
-        folder = None if self.checkpoint is None else self.checkpoint / quote(one.name, safe="")
-        return self.model_copy(update=own | {"cluster": one.name, "clusters": (), "checkpoint": folder})
+    def _of(self, cluster: WatchedCluster) -> Settings:
+        own = {name: getattr(cluster, name) for name in Watching.model_fields}
+        own["canary"] = cluster.canary or self.canary
+        folder = None if self.checkpoint is None else self.checkpoint / quote(cluster.name, safe="")
+        return self.model_copy(update=own | {"cluster": cluster.name, "clusters": (), "checkpoint": folder})

@@ -188,7 +188,7 @@ def is_under_way(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: in
     write a marker of the other type do not count. If `is_commit` is None, the marker's type cannot be read, and
     attempts of both types count."""
     begun, outcomes = _begun_and_outcomes(attempts, is_commit)
-    return len(begun) > len(outcomes) and max(one.at_ms for one in begun) + OUTCOME_WITHIN_MS > now_ms
+    return len(begun) > len(outcomes) and max(attempt.at_ms for attempt in begun) + OUTCOME_WITHIN_MS > now_ms
 
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None) -> bool | None:
@@ -196,7 +196,7 @@ def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None) -> bool 
     of the attempts may have written the marker, because its outcome was never recorded; else False. Attempts to
     write a marker of the other type do not count, as in `is_under_way`."""
     begun, outcomes = _begun_and_outcomes(attempts, is_commit)
-    if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in outcomes):
+    if any(outcome.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for outcome in outcomes):
         return True
     return None if len(begun) > len(outcomes) else False
 
@@ -204,6 +204,6 @@ def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None) -> bool 
 def _begun_and_outcomes(
     attempts: Sequence[Attempt], is_commit: bool | None
 ) -> tuple[Sequence[Attempt], Sequence[Attempt]]:
-    of_type = [one for one in attempts if is_commit in (None, one.marker == MarkerType.COMMIT)]
-    begun = [one for one in of_type if one.outcome == Outcome.BEGUN]
-    return begun, [one for one in of_type if one.outcome != Outcome.BEGUN]
+    of_type = [attempt for attempt in attempts if is_commit in (None, attempt.marker == MarkerType.COMMIT)]
+    begun = [attempt for attempt in of_type if attempt.outcome == Outcome.BEGUN]
+    return begun, [attempt for attempt in of_type if attempt.outcome != Outcome.BEGUN]

@@ -77,28 +77,30 @@ def read_coordinators(connection: Connection, cluster_id: int) -> list[Coordinat
     return [_coordinator(row) for row in rows]
 
 
-def save_coordinator(connection: Connection, cluster_id: int, one: Coordinator) -> None:
+def save_coordinator(connection: Connection, cluster_id: int, coordinator: Coordinator) -> None:
     """Stores the coordinator; replaces its stored state."""
-    failure = one.failure
+    failure = coordinator.failure
     values: dict[str, Any] = {
-        "log_partition": one.log_partition,
-        "transactional_id": one.transactional_id,
-        "rounds": one.rounds,
-        "last_at_ms": one.last_at_ms,
-        "init_us": one.init_us,
-        "failing_since_ms": one.failing_since_ms,
+        "log_partition": coordinator.log_partition,
+        "transactional_id": coordinator.transactional_id,
+        "rounds": coordinator.rounds,
+        "last_at_ms": coordinator.last_at_ms,
+        "init_us": coordinator.init_us,
+        "failing_since_ms": coordinator.failing_since_ms,
         "phase": None if failure is None else str(failure.phase),
         "error": None if failure is None else failure.error,
         "detail": None if failure is None else failure.detail,
-        "idle_since_ms": one.idle_since_ms,
-        "failures": dict(one.failures),
-        "commits": list(one.commits),
-        "visibles": list(one.visibles),
-        "recent": list(map(list, one.recent)),
+        "idle_since_ms": coordinator.idle_since_ms,
+        "failures": dict(coordinator.failures),
+        "commits": list(coordinator.commits),
+        "visibles": list(coordinator.visibles),
+        "recent": list(map(list, coordinator.recent)),
     }
-    stored = (_O.cluster_id == cluster_id, _O.broker == one.broker)
+    stored = (_O.cluster_id == cluster_id, _O.broker == coordinator.broker)
     if connection.execute(update(canary_coordinators).where(*stored).values(values)).rowcount == 0:
-        connection.execute(insert(canary_coordinators).values(cluster_id=cluster_id, broker=one.broker, **values))
+        connection.execute(
+            insert(canary_coordinators).values(cluster_id=cluster_id, broker=coordinator.broker, **values)
+        )
 
 
 def forget_coordinators(connection: Connection, cluster_id: int, brokers: Collection[int]) -> None:

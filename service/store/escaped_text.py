@@ -83,7 +83,7 @@ def possible_ids(text: str) -> list[bytes]:
         _PYTHON.sub(lambda match: _of_python(match, is_byte=False), text),
         _PYTHON.sub(lambda match: _of_python(match, is_byte=True), text),
     ]
-    texts = [reading for one in spellings for reading in (one, _ESCAPE.sub(_of_escape, one))]
+    texts = [reading for spelling in spellings for reading in (spelling, _ESCAPE.sub(_of_escape, spelling))]
     return list(dict.fromkeys(_encoded(texts)))
 
 

@@ -106,9 +106,9 @@ def with_mutes(connection: Connection, cluster_id: int, found: Sequence[Finding]
     finding, whether `[[rules]]` or an operator set them."""
     if not found:
         return []
-    opened_ms = min(one.life.opened_at_ms for one in found)
-    wishes = [one.wish for one in read_mutes(connection, cluster_id, opened_ms, limit=None)]
-    return [_muted(one, wishes) for one in found] if wishes else list(found)
+    opened_ms = min(finding.life.opened_at_ms for finding in found)
+    wishes = [mute.wish for mute in read_mutes(connection, cluster_id, opened_ms, limit=None)]
+    return [_muted(finding, wishes) for finding in found] if wishes else list(found)
 
 
 def _muted(finding: Finding, wishes: Iterable[Wish]) -> Finding:
@@ -134,8 +134,12 @@ def acknowledge(
 
 def with_acknowledgements(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
     """Returns the findings, each with the newest acknowledgement that covers it, if there is one."""
-    theirs = read_acknowledgements(connection, cluster_id, [one for one in found if one.kind in UNTIL_ACKNOWLEDGED])
-    return [replace(one, acknowledgement=theirs[one.id]) if one.id in theirs else one for one in found]
+    theirs = read_acknowledgements(
+        connection, cluster_id, [finding for finding in found if finding.kind in UNTIL_ACKNOWLEDGED]
+    )
+    return [
+        replace(finding, acknowledgement=theirs[finding.id]) if finding.id in theirs else finding for finding in found
+    ]
 
 
 def read_acknowledgements(
@@ -146,7 +150,7 @@ def read_acknowledgements(
     differ."""
     if not found:
         return {}
-    counts = {one.id: one.life.count for one in found}
+    counts = {finding.id: finding.life.count for finding in found}
     rows = connection.execute(
         select(_A.finding_id, _A["count"], _A.at_ms, _A.by, _A.reason)
         .where(_A.cluster_id == cluster_id, _A.finding_id.in_(counts))

@@ -91,7 +91,7 @@ def current(connection: Connection) -> str | None:
 @cache
 def is_known(revision: str) -> bool:
     """Returns whether this version of the code knows the revision. Revisions of newer versions are not known."""
-    return any(one.revision == revision for one in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
+    return any(script.revision == revision for script in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
 
 
 def readable_since(connection: Connection) -> str | None:
@@ -134,9 +134,9 @@ def require_columns(connection: Connection) -> None:
         columns = {one["name"]: one for one in stored.get((None, name), ())}
         missing = [f"{name}.{column.name} is missing" for column in table.columns if column.name not in columns]
         unknown = [
-            f"{name}.{one['name']} is not known"
-            for one in columns.values()
-            if one["name"] not in table.columns and not one["nullable"] and one["default"] is None
+            f"{name}.{column['name']} is not known"
+            for column in columns.values()
+            if column["name"] not in table.columns and not column["nullable"] and column["default"] is None
         ]
         if different := missing + unknown:
             raise StoreError(
@@ -169,7 +169,7 @@ def _goes_on_with(connection: Connection, revision: str) -> bool:
     """Returns whether the version of txnscope whose newest revision is `revision` can use the store."""
     since = readable_since(connection)
     scripts = ScriptDirectory(str(_SCRIPTS))
-    return any(one.revision == since for one in scripts.iterate_revisions(revision, "base"))
+    return any(script.revision == since for script in scripts.iterate_revisions(revision, "base"))
 
 
 def unknown_text(name: str, revision: str) -> str:

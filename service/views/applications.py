@@ -25,8 +25,8 @@ class Holders(NamedTuple):
 
     @classmethod
     def read(cls, connection: Connection, cluster_id: int, judged: Iterable[JudgedPartition]) -> Holders:
-        of_places = {one.row.topic_partition: one for one in judged}
-        owners = (entry.relation.owner for one in of_places.values() for entry in one.entries)
+        of_places = {partition.row.topic_partition: partition for partition in judged}
+        owners = (entry.relation.owner for partition in of_places.values() for entry in partition.entries)
         keys = {owner.transactional_id for owner in owners if owner is not None}
         return cls(of_places, applications.applications_of(connection, cluster_id, keys))
 
@@ -34,12 +34,12 @@ class Holders(NamedTuple):
         """Returns the application whose transaction holds the LSO of the partition `place`. If `producer_id` is given,
         returns the application of this producer id's open transaction on the partition. Returns None if the application
         is not known."""
-        one = self.judged.get(place)
-        if one is None:
+        partition = self.judged.get(place)
+        if partition is None:
             return None
         if producer_id is None:
-            return self.of(one)
-        found = (entry.relation.owner for entry in one.entries if entry.entry.producer_id == producer_id)
+            return self.of(partition)
+        found = (entry.relation.owner for entry in partition.entries if entry.entry.producer_id == producer_id)
         owner = next(found, None)
         return None if owner is None else self.names.get(owner.transactional_id)
 
@@ -55,7 +55,7 @@ class Holders(NamedTuple):
 
 def holders_for(connection: Connection, cluster_id: int, affected: Sequence[AffectedGroup]) -> Holders:
     """Reads the holders of the stalled partitions that affect the groups in `affected`."""
-    places = {one.stalled_partition for one in affected}
+    places = {group.stalled_partition for group in affected}
     rows = partitions.stalled(connection, cluster_id, MOST_JUDGED) if places else []
     found = judge(connection, cluster_id, [row for row in rows if row.topic_partition in places])
     return Holders.read(connection, cluster_id, found)
@@ -81,9 +81,9 @@ def see(
         if (name := holders.of_partition(place)) is not None:
             places.setdefault(name, []).append(place)
     groups: dict[str, set[str]] = {}
-    for one in read_affected_groups(connection, cluster_id):
-        if one.is_blocked and (name := holders.of_group(one)) is not None:
-            groups.setdefault(name, set()).add(one.offset.group)
+    for affected_group in read_affected_groups(connection, cluster_id):
+        if affected_group.is_blocked and (name := holders.of_group(affected_group)) is not None:
+            groups.setdefault(name, set()).add(affected_group.offset.group)
     return [
         SeenApplication(row, tuple(sorted(places.get(row.name, ()))), tuple(sorted(groups.get(row.name, ()))))
         for row in rows

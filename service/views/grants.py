@@ -33,10 +33,12 @@ def grant_of_groups(denied: Iterable[Finding]) -> Grant | None:
     _GROUPS_NAMED groups, the result grants this operation on all groups of the cluster. Returns None if no permission
     is missing. `denied`: coverage gaps of groups."""
     wanted: dict[str, list[str]] = {}
-    for one in denied:
-        if one.subject.group is not None and not isinstance(one.observation.reason, ShareOffsetsNotReported):
-            operation = "DescribeConfigs" if isinstance(one.observation.reason, ShareLevelNotReported) else "Describe"
-            wanted.setdefault(operation, []).append(one.subject.group)
+    for finding in denied:
+        if finding.subject.group is not None and not isinstance(finding.observation.reason, ShareOffsetsNotReported):
+            operation = (
+                "DescribeConfigs" if isinstance(finding.observation.reason, ShareLevelNotReported) else "Describe"
+            )
+            wanted.setdefault(operation, []).append(finding.subject.group)
     if not wanted:
         return None
     named = {op: sorted(set(names)) if len(set(names)) <= _GROUPS_NAMED else ["*"] for op, names in wanted.items()}

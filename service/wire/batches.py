@@ -217,35 +217,35 @@ def read_batches(data: bytes, lo: int = 0) -> Iterator[Batch | BadBatch]:
     """
     floor, expected = 0, lo
     held: list[Batch | BadBatch] = []  # a good batch that waits for the next one, and bad ones between the two
-    for one in _whole(data):
-        if held and isinstance(one, Batch):
-            held[0] = first = _in_order(held[0], floor, expected, one.base_offset)
+    for batch in _whole(data):
+        if held and isinstance(batch, Batch):
+            held[0] = first = _in_order(held[0], floor, expected, batch.base_offset)
             if isinstance(first, Batch):
                 floor = expected = first.header.next_offset
             yield from held
             held = []
-        if held or isinstance(one, Batch):
-            held.append(one)
+        if held or isinstance(batch, Batch):
+            held.append(batch)
         else:
-            yield one
+            yield batch
     if held:
         held[0] = _in_order(held[0], floor, expected, None)
     yield from held
 
 
-def _in_order(one: Batch | BadBatch, floor: int, expected: int, following: int | None) -> Batch | BadBatch:
+def _in_order(batch: Batch | BadBatch, floor: int, expected: int, following: int | None) -> Batch | BadBatch:
     """Returns the batch, or a BadBatch if it does not fit between `floor` and a good batch at `following`."""
-    if isinstance(one, BadBatch):
-        return one
-    header = one.header
+    if isinstance(batch, BadBatch):
+        return batch
+    header = batch.header
     is_ahead = following is not None and expected <= following < header.next_offset
     is_ahead &= not following == expected == header.base_offset  # both offsets fit: the first batch is trusted
     if header.base_offset >= floor and not is_ahead:
-        return one
+        return batch
     text = f"end offset {header.next_offset} (at most {following} expected)"
     if header.base_offset < floor:
         text = f"base offset {header.base_offset} (at least {floor} expected)"
-    return BadBatch(one.position, header.base_offset, header.next_offset, one.size, BadOffset(text))
+    return BadBatch(batch.position, header.base_offset, header.next_offset, batch.size, BadOffset(text))
 
 
 def _whole(data: bytes) -> Iterator[Batch | BadBatch]:

@@ -225,7 +225,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
         transactional_ids=ids,
         rejects=tuple(reject for _, reject in sorted(rejected, key=itemgetter(0))),
         next_offsets=next_offsets,
-        broken=tuple(one for found in located for one in found.broken),
+        broken=tuple(batch for found in located for batch in found.broken),
         batches=sum(found.batches for found in located),
         bytes=sum(found.bytes for found in located),
         values=values,

@@ -109,7 +109,7 @@ class Tail:
         last = np.append(first[1:], len(rows)) - 1
         columns = (producer_id[first], found.base_offset[rows[first]], is_marker[first], rows[last], is_marker[last])
         ended: dict[int, int] = {}
-        for producer, offset, is_alone, row, has_ended in zip(*(one.tolist() for one in columns), strict=True):
+        for producer, offset, is_alone, row, has_ended in zip(*(column.tolist() for column in columns), strict=True):
             place = partition, producer
             if not has_ended:
                 self._unended.setdefault(place, offset)

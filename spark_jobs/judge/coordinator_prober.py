@@ -55,14 +55,18 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
         plain = [one for one in question if _is_plain(one.stored)]
         with self._trying("coordinators were not asked about transactions"):
             self._ask({q.stored.transactional_id.decode(): q for q in plain if not q.was_left_behind})
-            self._ask_all_about([one.stored for one in plain if one.was_left_behind])
+            self._ask_all_about([question.stored for question in plain if question.was_left_behind])
 
     def _ask_all_about(self, left_behind: Sequence[IdState]) -> None:
         self._client = self._client or KafkaClient(self._settings)
-        for one in left_behind:
-            is_gone = no_coordinator_knows(self._client, one.transactional_id.decode(), one.producer_id, TIMEOUT_MS)
+        for id_state in left_behind:
+            is_gone = no_coordinator_knows(
+                self._client, id_state.transactional_id.decode(), id_state.producer_id, TIMEOUT_MS
+            )
             if is_gone is not None:
-                self._answers.put(LeftBehindAnswer(one.transactional_id, one.producer_id, is_known=not is_gone))
+                self._answers.put(
+                    LeftBehindAnswer(id_state.transactional_id, id_state.producer_id, is_known=not is_gone)
+                )
 
     def _ask(self, by_name: Mapping[str, Question]) -> None:
         """Asks all coordinators at once. If one does not answer, the answers of the others are still used."""
@@ -80,7 +84,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
                 continue
             layouts: dict[str, TopicLayout | None] = {}
             for name, described in descriptions_in(answers[0]).items():
-                one = by_name[name].stored
+                id_state = by_name[name].stored
                 missing, log_partitions = None, 0
                 if described.state is None:
                     log_partitions = self._log_partitions(node, layouts)
@@ -88,8 +92,8 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
                     missing = self._missing(described, node, layouts)
                 self._answers.put(
                     CoordinatorAnswer(
-                        one.transactional_id,
-                        one.offset,
+                        id_state.transactional_id,
+                        id_state.offset,
                         asked_at_ms,
                         answered_at_ms,
                         described.state or NOT_FOUND,
@@ -127,7 +131,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
         return (*found, *(WithoutMarker(*place) for place in described.partitions[MOST_LEADERS:]))
 
 
-def _is_plain(one: IdState) -> bool:
+def _is_plain(id_state: IdState) -> bool:
     """Returns whether Kafka's requests can contain the id unchanged. Coordinators cannot be asked about any other
     id."""
-    return display_id(one.transactional_id).encode() == one.transactional_id
+    return display_id(id_state.transactional_id).encode() == id_state.transactional_id

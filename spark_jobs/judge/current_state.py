@@ -96,7 +96,9 @@ class ConditionObserver:
         left_open = judge_inputs.left_open(connection, self._cluster_id)
         left_behind = self.left_behind.to_ask(timed_out.read, left_open.read, context)
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
-        self._missing = {one.transactional_id: self._missing.get(one.transactional_id) for one in prepared.read}
+        self._missing = {
+            id_state.transactional_id: self._missing.get(id_state.transactional_id) for id_state in prepared.read
+        }
         undecoded = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         makers = self._makers.of(connection, open_too_long.long_open(open_.read, context)[: MOST_IDS + 1], now_ms)
         found: list[Observation] = [
@@ -116,8 +118,13 @@ class ConditionObserver:
     def _surroundings(self, connection: Connection, timed_out: Sequence[IdState]) -> Surroundings:
         """Returns the facts by which a transaction is judged after its timeout: the newest writes in each log
         partition, and the coordinators' answers. If no transaction has a start time, the facts are empty."""
-        self._agrees = {one.transactional_id: self._agrees.get(one.transactional_id, Answer.NONE) for one in timed_out}
-        started = [one.started_at_ms + one.timeout_ms for one in timed_out if one.started_at_ms is not None]
+        self._agrees = {
+            id_state.transactional_id: self._agrees.get(id_state.transactional_id, Answer.NONE)
+            for id_state in timed_out
+        }
+        started = [
+            id_state.started_at_ms + id_state.timeout_ms for id_state in timed_out if id_state.started_at_ms is not None
+        ]
         if not started:
             return Surroundings()
         written_ms = judge_inputs.newest_writes(connection, self._cluster_id, min(started))
@@ -190,8 +197,8 @@ class ConditionObserver:
         assert self._prober is not None
         first = judge_inputs.id_states(connection, self._cluster_id, suspects[:IDS_OF_EACH_KIND]) if suspects else {}
         chosen = {**first, **{one.transactional_id: one for one in busy[: IDS_AT_ONCE - IDS_OF_EACH_KIND - len(first)]}}
-        for one in self._idle(connection, IDS_AT_ONCE - len(chosen)):
-            chosen.setdefault(one.transactional_id, one)
+        for id_state in self._idle(connection, IDS_AT_ONCE - len(chosen)):
+            chosen.setdefault(id_state.transactional_id, id_state)
         questions = [
             Question(one, context.log.leaders[one.partition])
             for one in chosen.values()

@@ -55,8 +55,8 @@ def read_round(
     read = log_read(connection, cluster_id)
     partitions = judge(connection, cluster_id, read_partitions.stalled(connection, cluster_id))
     log_unread = log_unread_reason(connection, cluster_id)
-    hanging = {subject: one for (kind, subject), one in known.items() if kind == Kind.HANGING}
-    shown = [(partition.row, as_coordinated(one, context)) for partition in partitions for one in partition.entries]
+    hanging = {subject: finding for (kind, subject), finding in known.items() if kind == Kind.HANGING}
+    shown = [(partition.row, as_coordinated(entry, context)) for partition in partitions for entry in partition.entries]
     return EntryRound(
         connection,
         context._replace(has_undecodable=read.has_undecodable),
@@ -67,7 +67,7 @@ def read_round(
         shown,
         owned_entries(shown),
         hanging,
-        {subject: one for subject, one in hanging.items() if one.is_open},
+        {subject: finding for subject, finding in hanging.items() if finding.is_open},
         has_log=log_unread is None,
         is_log_absent=is_log_absent(log_unread),
     )
@@ -77,4 +77,4 @@ def _unread(connection: Connection, cluster_id: int, partitions: Sequence[Judged
     stalled = len(partitions)
     if stalled >= read_partitions.STALLED_READ:
         stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)
-    return stalled - len(partitions) + sum(one.why == TOO_MANY_ENTRIES for one in partitions)
+    return stalled - len(partitions) + sum(partition.why == TOO_MANY_ENTRIES for partition in partitions)

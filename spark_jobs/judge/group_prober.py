@@ -186,7 +186,7 @@ class GroupProber:
             if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
                 return partitions.stalled_samples(connection, self._cluster_id)
         passed = {(row.topic, row.partition) for row in rows if _is_beyond_lso(row, ends)}
-        return {place: one for place, one in ends.items() if place not in passed}
+        return {place: sample for place, sample in ends.items() if place not in passed}
 
     def _list(self, client: KafkaClient, now_ms: int) -> None:
         """Asks every broker for its groups. If some broker does not answer, all known groups are kept, because they may
@@ -204,8 +204,8 @@ class GroupProber:
                 self._note_failure(node, now_ms, e)
                 continue
             answered.add(node)
-            listed |= {one.group: node for one in found if one.protocol_type not in _NO_DATA_OF}
-            share |= {one.group for one in found if one.protocol_type == PROTOCOL_TYPE}
+            listed |= {group.group: node for group in found if group.protocol_type not in _NO_DATA_OF}
+            share |= {group.group for group in found if group.protocol_type == PROTOCOL_TYPE}
         is_whole = answered.issuperset(brokers)
         kept = {} if is_whole else self._schedule.coordinators
         self._share = frozenset(share if is_whole else self._share | share)

@@ -79,7 +79,11 @@ def ask_groups(
     Raises KafkaUnavailable or KafkaRefused.
     """
     answers = committed(client, node, groups, require_stable=True)
-    answering = {group: dict(one.offsets) for group, one in answers.items() if one.error == errors.NONE}
+    answering = {
+        group: dict(group_offsets.offsets)
+        for group, group_offsets in answers.items()
+        if group_offsets.error == errors.NONE
+    }
     unlisted = {g: places for g in answering if (places := pending.get(g, {}).keys() - answering[g].keys())}
     if unlisted:
         for group, more in committed(client, node, list(unlisted), require_stable=True, places=unlisted).items():
@@ -98,7 +102,7 @@ def ask_groups(
             ):
                 unstable.setdefault(group, []).append(place)
     before = committed(client, node, list(unstable), require_stable=False, places=unstable) if unstable else {}
-    denied = frozenset(group for group, one in answers.items() if one.error == _DENIED)
+    denied = frozenset(group for group, group_offsets in answers.items() if group_offsets.error == _DENIED)
     unstable |= {group: sorted(pending[group]) for group in denied & pending.keys()}
     described = describe_groups(client, node, sorted({*answering, *unstable}))
     rows = [
@@ -127,7 +131,7 @@ def ask_groups(
         if (group, place) not in known and _has_no_offset(answering[group].get(place))
     ]
     topics = {group: _topics(offsets, described.get(group)) for group, offsets in answering.items()}
-    return GroupsAnswer(rows, topics, denied, any(one.error in _MOVED for one in answers.values()))
+    return GroupsAnswer(rows, topics, denied, any(answer.error in _MOVED for answer in answers.values()))
 
 
 def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls) -> GroupsAnswer:
@@ -137,40 +141,44 @@ def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stal
         topics: dict[str, set[str]] = {group: set() for group in groups}
         return GroupsAnswer([], topics, frozenset(), False, not_judged=dict.fromkeys(groups, ShareOffsetsNotReported()))
     answers = share_offsets(client, node, groups)
-    answering = {group: one.offsets for group, one in answers.items() if one.error == errors.NONE}
+    answering = {
+        group: share_group_offsets.offsets
+        for group, share_group_offsets in answers.items()
+        if share_group_offsets.error == errors.NONE
+    }
     levels = isolation_levels(client, node, sorted(answering))
     described = describe_share_groups(client, node, sorted(answering))
     rows, lags = [], {}
     for group, offsets in answering.items():
-        one, level = described.get(group), levels.get(group)
-        for place in sorted((offsets.keys() | _assigned(one)) & stalled.places):
+        members, level = described.get(group), levels.get(group)
+        for place in sorted((offsets.keys() | _assigned(members)) & stalled.places):
             offset = offsets.get(place, ShareOffset(NO_OFFSET, -1))
             if level is not None and offset is not None:
                 rows.append(
-                    GroupOffset(group, *place, offset.start, _count(one), False, isolation=IsolationLevel(level))
+                    GroupOffset(group, *place, offset.start, _count(members), False, isolation=IsolationLevel(level))
                 )
                 if offset.lag >= 0:
                     lags[group, *place] = offset.lag
     return GroupsAnswer(
         rows,
         {group: _topics(offsets, described.get(group)) for group, offsets in answering.items()},
-        frozenset(group for group, one in answers.items() if one.error == _DENIED),
-        any(one.error in _MOVED for one in answers.values()),
+        frozenset(group for group, share_group_offsets in answers.items() if share_group_offsets.error == _DENIED),
+        any(answer.error in _MOVED for answer in answers.values()),
         lags,
         {group: ShareLevelNotReported() for group in answering if levels.get(group) is None},
     )
 
 
-def _count(one: GroupMembers | None) -> int | None:
-    return None if one is None else one.number
+def _count(members: GroupMembers | None) -> int | None:
+    return None if members is None else members.number
 
 
-def _assigned(one: GroupMembers | None) -> frozenset[TopicPartition]:
-    return frozenset() if one is None else one.assigned
+def _assigned(members: GroupMembers | None) -> frozenset[TopicPartition]:
+    return frozenset() if members is None else members.assigned
 
 
-def _topics(offsets: Iterable[TopicPartition], one: GroupMembers | None) -> set[str]:
-    return {topic for topic, _ in {*offsets, *_assigned(one)}}
+def _topics(offsets: Iterable[TopicPartition], members: GroupMembers | None) -> set[str]:
+    return {topic for topic, _ in {*offsets, *_assigned(members)}}
 
 
 def _has_no_offset(one: Committed | None) -> bool:

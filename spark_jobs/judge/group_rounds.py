@@ -51,7 +51,7 @@ def stalled_partitions(
     found = (
         []
         if as_of_ms is None
-        else [place for place, one in ends.items() if stalled_since_ms(one, as_of_ms) is not None]
+        else [place for place, sample in ends.items() if stalled_since_ms(sample, as_of_ms) is not None]
     )
     return Stalls(
         frozenset(place for place in found if place[0] != OFFSETS_TOPIC),

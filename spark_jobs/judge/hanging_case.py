@@ -136,11 +136,6 @@ class HangingCase:
         return self.decision.reported(self.grown_ms, is_growing=may_be_known and may_grow(self.entry, self.owner))
 
     @property
-    def proofs(self) -> tuple[Evidence, ...]:
-        """Returns the proofs of the decision, as evidence."""
-        return tuple(Evidence(one.at_ms, one.source, one.text) for one in self.decision.verdict.proofs)
-
-    @property
     def is_foreign(self) -> bool:
         """Returns whether the facts show that no id of this cluster wrote the entry."""
         return isinstance(self.decision.newest.open_question, ForeignRecords)

@@ -74,11 +74,11 @@ class LeftBehindObserver:
         """Returns the transactions of `timed_out` and `others` about which the brokers are to be asked: those that are
         overdue, were left behind, and are not in `uncoordinated` yet."""
         return [
-            one
-            for one in (*timed_out, *others)
-            if is_left_behind(one.transactional_id, one.partition, context.log.partition_count)
-            and is_overdue(one, context.log)
-            and (one.transactional_id, one.producer_id) not in self.uncoordinated
+            id_state
+            for id_state in (*timed_out, *others)
+            if is_left_behind(id_state.transactional_id, id_state.partition, context.log.partition_count)
+            and is_overdue(id_state, context.log)
+            and (id_state.transactional_id, id_state.producer_id) not in self.uncoordinated
         ]
 
     def apply(self, answer: LeftBehindAnswer) -> None:
@@ -88,10 +88,10 @@ class LeftBehindObserver:
         )
 
     def _add(self, some: Iterable[LeftBehind]) -> None:
-        for one in some:
-            whole = full_id(one.transactional_id, one.name)
-            if one.state >= EXPIRED or not is_left_behind(whole, one.partition, self._partition_count):
+        for left_behind in some:
+            whole = full_id(left_behind.transactional_id, left_behind.name)
+            if left_behind.state >= EXPIRED or not is_left_behind(whole, left_behind.partition, self._partition_count):
                 continue
             self._ids += 1
-            self._ongoing += one.state == ONGOING
-            self._named = list(named_first([*self._named, one]))
+            self._ongoing += left_behind.state == ONGOING
+            self._named = list(named_first([*self._named, left_behind]))

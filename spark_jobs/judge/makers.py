@@ -57,11 +57,11 @@ class FlinkJobs:
             if len(self._jobs) > JOBS_KEPT:
                 del self._jobs[next(iter(self._jobs))]
 
-    def of(self, one: Named) -> Application:
+    def of(self, named: Named) -> Application:
         """Returns the maker of the id if the id has the prefix and the timeout of a known job, else NOTHING."""
-        parts = flink_name(one.name)
-        job = None if parts is None else self._jobs.get((parts.prefix, one.timeout_ms))
-        return NOTHING if job is None else of_same_job(job, one.name)
+        parts = flink_name(named.name)
+        job = None if parts is None else self._jobs.get((parts.prefix, named.timeout_ms))
+        return NOTHING if job is None else of_same_job(job, named.name)
 
 
 class Makers:
@@ -77,29 +77,30 @@ class Makers:
         rule says that it belongs to Flink; all other ids are left out. Ids whose query has to wait are left out, too,
         because a round queries at most IDS_AT_ONCE ids."""
         wanted = {
-            one.transactional_id: one
-            for one in ids
-            if may_be_two_phase(one.name, one.timeout_ms) or self._rules.kind_of(one.name) == Framework.FLINK
+            transactional_id.transactional_id: transactional_id
+            for transactional_id in ids
+            if may_be_two_phase(transactional_id.name, transactional_id.timeout_ms)
+            or self._rules.kind_of(transactional_id.name) == Framework.FLINK
         }
         self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
         looks = 0
-        for key, one in wanted.items():
+        for key, named in wanted.items():
             if key in self._kept and now_ms - self._kept[key][0] < KEPT_MS:
                 continue
-            maker = self._jobs.of(one)
+            maker = self._jobs.of(named)
             if maker == NOTHING and looks < IDS_AT_ONCE:
                 looks += 1
-                maker = self._look_up(connection, one)
-                self._kept[key] = now_ms, self._rules.corrected(one.name, maker)
+                maker = self._look_up(connection, named)
+                self._kept[key] = now_ms, self._rules.corrected(named.name, maker)
             if maker.kind == Framework.FLINK:
-                self._jobs.note(maker, one.timeout_ms)
-                self._kept[key] = now_ms, self._rules.corrected(one.name, maker)
+                self._jobs.note(maker, named.timeout_ms)
+                self._kept[key] = now_ms, self._rules.corrected(named.name, maker)
         return {key: self._kept[key][1] for key in wanted if key in self._kept}
 
-    def _look_up(self, connection: Connection, one: Named) -> Application:
-        if one.name.encode() != one.transactional_id:
+    def _look_up(self, connection: Connection, named: Named) -> Application:
+        if named.name.encode() != named.transactional_id:
             return NOTHING  # the id is no text, so no framework made it
-        names = (one.name, *sibling_names(one.name))
+        names = (named.name, *sibling_names(named.name))
         found = {b.name: b for b in behaviours(connection, self._cluster_id, [name.encode() for name in names])}
-        own = found.get(one.name)
+        own = found.get(named.name)
         return NOTHING if own is None else application_of(own, found.values())

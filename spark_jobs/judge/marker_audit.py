@@ -75,15 +75,15 @@ class MarkerAuditor:
         return self._tell(Counter(settled.results.values()), now_ms)
 
     def _note(self, inputs: AuditInputs, now_ms: int) -> None:
-        for one in inputs.log:
-            if one.next_offset >= one.end_offset:
-                self._log_known_ms[one.partition] = one.end_asked_at_ms
+        for progress in inputs.log:
+            if progress.next_offset >= progress.end_offset:
+                self._log_known_ms[progress.partition] = progress.end_asked_at_ms
         for place, view in inputs.tails.items():
             reads = self._reads[place]
             read = _Read(view.end_asked_at_ms, view.read_at_ms)
             if view.next_offset >= view.end_offset and (not reads or reads[-1] != read):
                 reads.append(read)
-        self._completed_ms = {one: self._completed_ms.get(one, now_ms) for one in inputs.completed}
+        self._completed_ms = {decision: self._completed_ms.get(decision, now_ms) for decision in inputs.completed}
         self._asked_ms.clear()
         whole_ms = self._whole_log_ms(inputs)
         if self._whole_since is None or self._whole_since[1] != inputs.witness:
@@ -111,25 +111,27 @@ class MarkerAuditor:
         ownerless: set[tuple[TopicPartition, int]] = set()
         passed: set[tuple[TopicPartition, int]] = set()
         ended: defaultdict[TopicPartition, list[EndedLog]] = defaultdict(list)
-        for one in inputs.ended:
-            ended[one.topic_partition].append(one)
+        for ended_log in inputs.ended:
+            ended[ended_log.topic_partition].append(ended_log)
         for producer_id in by_producer.keys() | markers.keys():
             decisions = by_producer.get(producer_id, [])
-            closed = {one: frozenset(self._closed(one, inputs, ended)) for one in decisions}
+            closed = {decision: frozenset(self._closed(decision, inputs, ended)) for decision in decisions}
             found = compare(decisions, markers.get(producer_id, ()), closed, ended)
             results |= found.results
             torn += _torn(found)
             used += found.used
-            done = [one for one, _ in found.results]
+            done = [decision for decision, _ in found.results]
             late = [
-                one for one in decisions if one not in done and now_ms - self._completed_ms.get(one, now_ms) > WAITS_MS
+                decision
+                for decision in decisions
+                if decision not in done and now_ms - self._completed_ms.get(decision, now_ms) > WAITS_MS
             ]
             results |= dict.fromkeys(late, Result.UNSEEN)
-            given_up = {place for one in late for place in one.participants}
+            given_up = {place for decision in late for place in decision.participants}
             ownerless |= {(place, producer_id) for place in found.ownerless | given_up}
             passed |= {(place, producer_id) for place in found.passed | given_up}
-            last = max((one.offset for one in (*done, *late)), default=-1)
-            told += [(one.log_partition, one.offset) for one in decisions if one.offset <= last]
+            last = max((decision.offset for decision in (*done, *late)), default=-1)
+            told += [(decision.log_partition, decision.offset) for decision in decisions if decision.offset <= last]
         torn = self._without_left_over(torn, results)
         gone = tuple(place for place in inputs.audited if place not in inputs.tails)
         of_audited = frozenset(one for one in ownerless if one[0] in inputs.audited)
@@ -142,13 +144,15 @@ class MarkerAuditor:
         """Returns the new forms of the ended logs that change. A new form lacks the records in `passed`, and has no
         markers once all decisions to which these markers may belong have a result."""
         whole_ms = self._whole_log_ms(inputs)
-        left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
+        left = [decision for decision in inputs.decisions if (decision.log_partition, decision.offset) not in told]
         changed = []
         for log in inputs.ended:
             place = log.topic_partition
             are_told = whole_ms is not None and whole_ms > log.seen_at_ms
-            are_told &= not any(one.after_ms <= log.seen_at_ms and place in one.participants for one in left)
-            unended = tuple(one for one in log.unended if (place, one.producer_id) not in passed)
+            are_told &= not any(
+                decision.after_ms <= log.seen_at_ms and place in decision.participants for decision in left
+            )
+            unended = tuple(records for records in log.unended if (place, records.producer_id) not in passed)
             now = log._replace(markers=() if are_told else log.markers, unended=unended)
             if now != log:
                 changed.append(now)
@@ -157,20 +161,20 @@ class MarkerAuditor:
     def _whole_log_ms(self, inputs: AuditInputs) -> int | None:
         """Returns the time (ms) up to which the transaction log is known: all records that were written before this
         time are read. Returns None if some partition of the log was never read to its end."""
-        known = [self._log_known_ms.get(one.partition) for one in inputs.log]
+        known = [self._log_known_ms.get(progress.partition) for progress in inputs.log]
         return min((ms for ms in known if ms is not None), default=None) if None not in known else None
 
     def _closed(
-        self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
+        self, decision: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
     ) -> Iterator[TopicPartition]:
         """Yields the decision's partitions that can be compared. On such a partition, all markers of the decision are
         known, and so is every other decision to which these markers may belong. Also yields the partitions that are not
         read or not compared, because no more will become known about them."""
-        completed_ms = self._completed_ms.get(one)
-        known_ms = self._log_known_ms.get(one.log_partition)
+        completed_ms = self._completed_ms.get(decision)
+        known_ms = self._log_known_ms.get(decision.log_partition)
         if completed_ms is None or known_ms is None:
             return
-        for place in one.participants:
+        for place in decision.participants:
             if any(log.seen_at_ms >= known_ms for log in ended.get(place, ())):
                 continue
             if (place, known_ms) not in self._asked_ms:
@@ -238,17 +242,17 @@ def _torn(found: Compared) -> Iterator[Torn]:
         if result is not Result.TORN:
             continue
         otherwise = tuple(marker for one, marker in found.contradictions if one == decision)
-        gone = tuple(one for one in found.gone if one.decision == decision)
+        gone = tuple(records for records in found.gone if records.decision == decision)
         places = {marker.topic_partition for marker in otherwise} | {part.topic_partition for part in gone}
         own = [marker for marker in found.own[decision] if marker.topic_partition not in places]
         unseen = len(decision.participants) + decision.untailed - len(places) - len(own)
         yield Torn(decision, otherwise, tuple(sorted(own)), unseen, gone)
 
 
-def _first_records(one: Torn) -> set[FirstRecord]:
-    producer_id = one.decision.producer_id
-    ended = {FirstRecord(*marker.topic_partition, producer_id, marker.ends_from) for marker in one.otherwise}
-    return ended | {FirstRecord(*part.topic_partition, producer_id, part.from_offset) for part in one.gone}
+def _first_records(torn: Torn) -> set[FirstRecord]:
+    producer_id = torn.decision.producer_id
+    ended = {FirstRecord(*marker.topic_partition, producer_id, marker.ends_from) for marker in torn.otherwise}
+    return ended | {FirstRecord(*part.topic_partition, producer_id, part.from_offset) for part in torn.gone}
 
 
 @contextmanager

@@ -104,13 +104,13 @@ def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None
     case.subject = next(same, case.subject)
 
 
-def as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
+def as_coordinated(judged_entry: JudgedEntry, context: Context) -> JudgedEntry:
     """Returns the entry with its relation. If the entry's transaction was left behind in the transaction log, and some
     coordinator may still know that transaction, `is_unowned` of the relation becomes False, so that no case begins yet.
     Otherwise returns both unchanged."""
-    entry, relation = one.entry, one.relation
+    entry, relation = judged_entry.entry, judged_entry.relation
     holder = relation.holder
     if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:
-        return one
+        return judged_entry
     is_gone = (holder.transactional_id, entry.producer_id) in context.uncoordinated
-    return one._replace(relation=relation._replace(is_unowned=relation.is_unowned and is_gone))
+    return judged_entry._replace(relation=relation._replace(is_unowned=relation.is_unowned and is_gone))

@@ -94,9 +94,10 @@ class OpenEntryObserver:
         """Runs one round. Returns its results on hanging, adopted and unreplicated entries, and on lost records.
         `known`: all findings."""
         current = read_round(connection, self._cluster_id, context, known, now_ms)
-        self.judged = [(one.entry, one.relation) for _, one in current.shown]
+        self.judged = [(entry.entry, entry.relation) for _, entry in current.shown]
         self.gaps = unreadable_topics(
-            NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in current.partitions
+            NotJudged(partition.row.topic, partition.row.partition, partition.row.stalled_since_ms, partition.why)
+            for partition in current.partitions
         )
         self._note_disturbances(current)
         self._fates.resume(one for (kind, _), one in known.items() if kind == Kind.ADOPTED and one.is_open)
@@ -104,9 +105,12 @@ class OpenEntryObserver:
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         self._apply_log(current)
         self._ask(current)
-        for subject, one in current.hanging.items():
-            if one.observation.decision == Decided.COMMIT and (owned := current.owned.get(key_of(subject))) is not None:
-                self._fates.follow(owned, one.observation.proofs)
+        for subject, finding in current.hanging.items():
+            if (
+                finding.observation.decision == Decided.COMMIT
+                and (owned := current.owned.get(key_of(subject))) is not None
+            ):
+                self._fates.follow(owned, finding.observation.proofs)
         return [
             self._hanging(current, ends),
             self._fates.adopted(current.shown, current.context, current.unread),

@@ -167,7 +167,9 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
             told = describe_owners(client, sorted(producers))
         except KafkaFailure as e:
             log.debug("not all coordinators could be asked: %s", e)
-        return CoordinatorAnswers(asked_at_ms, wall_clock_ms(), {one: told.get(one) for one in producers})
+        return CoordinatorAnswers(
+            asked_at_ms, wall_clock_ms(), {producer: told.get(producer) for producer in producers}
+        )
 
     def _close(self) -> None:
         super()._close()

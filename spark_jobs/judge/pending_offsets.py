@@ -94,10 +94,10 @@ class PendingOffsets:
         oldest, self.left_out = by_age[:MOST_TRANSACTIONS], len(by_age[MOST_TRANSACTIONS:])
         known = self._open
         self._open = {}
-        for one in oldest:
-            key = one.partition, one.producer_id, one.start_offset
-            reading = known[key][1] if key in known else _Progress(one.start_offset, now_ms)
-            self._open[key] = one, reading
+        for entry in oldest:
+            key = entry.partition, entry.producer_id, entry.start_offset
+            reading = known[key][1] if key in known else _Progress(entry.start_offset, now_ms)
+            self._open[key] = entry, reading
         due = self._due(now_ms)
         if not due:
             return
@@ -116,17 +116,17 @@ class PendingOffsets:
         """Returns a mapping from group to its pending offsets that have been read so far (`Pending`)."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for entry, reading in sorted(self._open.values(), key=lambda pair: pair[0].start_offset):
-            for one in reading.offsets:
-                found.setdefault(one.group, {}).setdefault((one.topic, one.partition), entry.producer_id)
+            for offset in reading.offsets:
+                found.setdefault(offset.group, {}).setdefault((offset.topic, offset.partition), entry.producer_id)
         return found
 
     def coordinators(self) -> dict[str, int]:
         """Returns a mapping from each group that was read to its coordinator: the leader of the partition that has the
         group's offsets."""
         return {
-            one.group: self._leaders[entry.partition]
+            offset.group: self._leaders[entry.partition]
             for entry, reading in self._open.values()
-            for one in reading.offsets
+            for offset in reading.offsets
         }
 
     def unread(self, now_ms: int) -> tuple[UnreadCommits, ...]:
@@ -174,12 +174,12 @@ def blocking_entries(entries: Iterable[Entry], ends: Mapping[TopicPartition, Lso
     """Returns the entries that hold the LSO, or have been open for STALLED_AFTER_MS. Other entries hold nothing up, and
     are not read."""
     return [
-        one
-        for one in entries
-        if one.topic_partition in ends
+        entry
+        for entry in entries
+        if entry.topic_partition in ends
         and (
-            one.start_offset <= ends[one.topic_partition].last_stable_offset
-            or as_of_ms - one.first_seen_ms >= STALLED_AFTER_MS
+            entry.start_offset <= ends[entry.topic_partition].last_stable_offset
+            or as_of_ms - entry.first_seen_ms >= STALLED_AFTER_MS
         )
     ]
 

@@ -98,9 +98,13 @@ class Recogniser:
             if is_walking:
                 some = ids_after(connection, self._cluster_id, self._after, AT_ONCE)
             assigned = self._assigned(connection, some)
-        is_first = any(not one.is_examined for one in some)
+        is_first = any(not to_examine.is_examined for to_examine in some)
         self._pause_factor = FIRST_PAUSE_FACTOR if is_first else PAUSE_FACTOR
-        changed = {one.transactional_id: new for one, new in zip(some, assigned, strict=True) if _differs(one, new)}
+        changed = {
+            to_examine.transactional_id: new
+            for to_examine, new in zip(some, assigned, strict=True)
+            if _differs(to_examine, new)
+        }
         if changed:
             self._writer.assign(changed, now_ms)
         if not is_walking:
@@ -119,9 +123,12 @@ class Recogniser:
 
     def _assigned(self, connection: Connection, some: Sequence[IdToExamine]) -> list[Assigned]:
         # an id that is no text was made by no framework; a rule may name its application all the same
-        texts = [one for one in some if one.display.encode() == one.transactional_id]
+        texts = [to_examine for to_examine in some if to_examine.display.encode() == to_examine.transactional_id]
         makers = self._makers(connection, texts)
-        return [self._rules.assign(one.display, makers.get(one.transactional_id, NOTHING)) for one in some]
+        return [
+            self._rules.assign(to_examine.display, makers.get(to_examine.transactional_id, NOTHING))
+            for to_examine in some
+        ]
 
     def _makers(self, connection: Connection, some: Sequence[IdToExamine]) -> Mapping[bytes, Application]:
         """Returns a mapping from id to its maker. Leaves out ids whose maker is not recognised."""
@@ -132,13 +139,13 @@ class Recogniser:
         found = {b.name: b for b in behaviours(connection, self._cluster_id, [name.encode() for name in names])}
         topics = partition_counts(connection, self._cluster_id) if unknown and self._knows_all_topics else {}
         makers = {key: maker for key, maker in of_jobs.items() if maker != NOTHING}
-        for one in unknown:
-            maker = self._of_known_job(one)
-            if maker == NOTHING and one.name in found:
-                maker = application_of(found[one.name], _existing(siblings[one.name], found), topics)
+        for to_examine in unknown:
+            maker = self._of_known_job(to_examine)
+            if maker == NOTHING and to_examine.name in found:
+                maker = application_of(found[to_examine.name], _existing(siblings[to_examine.name], found), topics)
             if maker != NOTHING:
-                makers[one.transactional_id] = maker
-            self._jobs.note(maker, one.timeout_ms)
+                makers[to_examine.transactional_id] = maker
+            self._jobs.note(maker, to_examine.timeout_ms)
         return makers
 
     def _tasks(self, connection: Connection, leader: str) -> list[str]:
@@ -148,19 +155,19 @@ class Recogniser:
         if prefix is None:
             return []
         first = ids_after(connection, self._cluster_id, prefix.encode(), TASKS_READ)
-        return [one.name for one in first if one.transactional_id.startswith(prefix.encode())]
+        return [to_examine.name for to_examine in first if to_examine.transactional_id.startswith(prefix.encode())]
 
-    def _of_known_job(self, one: IdToExamine) -> Application:
-        maker = self._jobs.of(one)
-        return self._jobs_before.of(one) if maker == NOTHING else maker
+    def _of_known_job(self, to_examine: IdToExamine) -> Application:
+        maker = self._jobs.of(to_examine)
+        return self._jobs_before.of(to_examine) if maker == NOTHING else maker
 
 
 def _existing(names: Sequence[str], found: Mapping[str, Behaviour]) -> list[Behaviour]:
     return [found[name] for name in names if name in found]
 
 
-def _differs(one: IdToExamine, new: Assigned) -> bool:
-    return not one.is_examined or (one.application, one.framework or Framework.UNKNOWN) != (
+def _differs(to_examine: IdToExamine, new: Assigned) -> bool:
+    return not to_examine.is_examined or (to_examine.application, to_examine.framework or Framework.UNKNOWN) != (
         (None, Framework.UNKNOWN) if new == UNASSIGNED else new
     )
 

@@ -90,7 +90,7 @@ class RecordsAhead:
                 ahead = self._ahead(client, row, own, layouts, now_ms, give_up) if lag < 0 else _undelivered(lag, own)
                 row = row._replace(lso=own.last_stable_offset, has_records_ahead=ahead)
             found.append(row)
-        self._offsets = {key: one for key, one in self._offsets.items() if now_ms - one.seen_ms < FORGOTTEN_MS}
+        self._offsets = {key: offset for key, offset in self._offsets.items() if now_ms - offset.seen_ms < FORGOTTEN_MS}
         return found
 
     def _ahead(

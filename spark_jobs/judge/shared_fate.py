@@ -112,7 +112,7 @@ class SharedFates:
             *(case for case in closing if self._is_older(case.entry)),
         ]
         return RoundResult(
-            tuple(adopted(one, context.rules, is_committed=key_of(one.subject) in self._followed) for one in cases),
+            tuple(adopted(case, context.rules, is_committed=key_of(case.subject) in self._followed) for case in cases),
             frozenset({Kind.ADOPTED}),
             frozenset(context.log.known_until_ms),
             context.log.is_complete,
@@ -136,20 +136,19 @@ class SharedFates:
         records, they are lost. `how`: the resolution of the entry."""
         if case.holds_committed and marker.is_commit is False and how != Resolution.OUR_MARKER:
             by = _ENDED_BY.get(how, EndedBy.NOT_KNOWN)
-            self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
+            self._lost.append(_lost_by(case.subject, marker, by, _as_evidence(case.decision.verdict.proofs), rules))
 
     def resume(self, findings: Iterable[Finding]) -> None:
         """Follows entries with committed records again, for example after a restart. `findings`: the open findings
         about adopted records. Of these findings, only the critical ones are about committed records."""
-        for one in findings:
-            if one.severity == Severity.CRITICAL:
-                self._follow(key_of(one.subject), one.subject, one.observation.evidence)
+        for finding in findings:
+            if finding.severity == Severity.CRITICAL:
+                self._follow(key_of(finding.subject), finding.subject, finding.observation.evidence)
 
     def follow(self, owned: OwnedEntry, proofs: Sequence[Proof], last_offset: int | None = None) -> None:
         """Follows an entry that is proven to hold committed records."""
         subject = subject_of(owned.entry, owned.owner)
-        evidence = tuple(Evidence(one.at_ms, one.source, one.text) for one in proofs)
-        self._follow(key_of(subject), subject, evidence, last_offset)
+        self._follow(key_of(subject), subject, _as_evidence(proofs), last_offset)
 
     def _follow(
         self, key: EntryKey, subject: Subject, evidence: tuple[Evidence, ...], last_offset: int | None = None
@@ -160,7 +159,7 @@ class SharedFates:
     @property
     def observed(self) -> Mapping[EntryKey, int]:
         """Returns the entries to observe, in the form of `Questions.entries`."""
-        return {key: one.high_watermark for key, one in self._followed.items()}
+        return {key: followed.high_watermark for key, followed in self._followed.items()}
 
     def facts_to_read(self, owned: Mapping[EntryKey, OwnedEntry], now_ms: int) -> dict[EntryKey, EntryQuery]:
         """Returns the queries to ask now, about at most READ_AT_ONCE entries: those that have been open longest."""
@@ -173,17 +172,19 @@ class SharedFates:
             self._read_ms = now_ms
         facts = {}
         for key in due[:READ_AT_ONCE]:
-            one = owned[key]
-            self._read[key] = one.owner.record.start_ms
-            facts[key] = entry_query(one.entry, one.owner, decode(one.row.samples), is_deep=False)
+            entry = owned[key]
+            self._read[key] = entry.owner.record.start_ms
+            facts[key] = entry_query(entry.entry, entry.owner, decode(entry.row.samples), is_deep=False)
         return facts
 
-    def _is_due(self, key: EntryKey, one: OwnedEntry) -> bool:
-        entry, owner = one.entry, one.owner
+    def _is_due(self, key: EntryKey, owned_entry: OwnedEntry) -> bool:
+        entry, owner = owned_entry.entry, owned_entry.owner
         if key in self._followed or self._read.get(key) == owner.record.start_ms or owner.ended_offset is None:
             return False
         is_long = entry.seen_at_ms - entry.first_seen_ms >= ADOPTED_AFTER_MS
-        return is_long and not _began_after(entry, decode(one.row.samples), owner.log_partition, owner.ended_offset)
+        return is_long and not _began_after(
+            entry, decode(owned_entry.row.samples), owner.log_partition, owner.ended_offset
+        )
 
     def apply_facts(
         self, owned: OwnedEntry, asked: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]
@@ -196,17 +197,19 @@ class SharedFates:
     def apply_answers(self, answers: Answers, rules: Rules) -> None:
         """Stops following the entries that have ended. If an ABORT marker has ended committed records, notes the
         loss."""
-        for key, one in list(self._followed.items()):
+        for key, followed in list(self._followed.items()):
             seen = answers.seen.get(key.place)
             if seen is None or not seen.described:
                 continue
             if is_open(key, seen):
-                one.high_watermark = seen.ends.high_watermark
+                followed.high_watermark = seen.ends.high_watermark
             elif (found := answers.ended.get(key)) is not None and (found.markers or found.is_whole):
                 del self._followed[key]
                 if found.markers and found.markers[0].is_commit is False:
                     by = EndedBy.NOT_KNOWN  # an operator may have written it, too
-                    self._lost.append(_lost_by(one.subject, found.markers[0], by, one.decision, rules, one.last_offset))
+                    self._lost.append(
+                        _lost_by(followed.subject, found.markers[0], by, followed.decision, rules, followed.last_offset)
+                    )
 
 
 def _lost_by(
@@ -222,6 +225,10 @@ def _lost_by(
     name = None if subject.transactional_id is None else display_id(subject.transactional_id)
     rule = rules.of(name or "", (subject.topic or "",))
     return lost_records(subject, name, last_offset, ended_by, marker, decision, rule)
+
+
+def _as_evidence(proofs: Sequence[Proof]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(proof.at_ms, proof.source, proof.text) for proof in proofs)
 
 
 def owned_entries(shown: Sequence[tuple[PartitionState, JudgedEntry]]) -> dict[EntryKey, OwnedEntry]:
@@ -246,8 +253,8 @@ def _began_after(entry: Entry, samples: Sequence[Sample], log_partition: int, en
     """Returns whether a sample proves that the entry began after the owner's last transaction had ended in the
     transaction log."""
     return any(
-        one.high_watermark <= entry.start_offset
-        and log_partition in one.ends_before_last
-        and one.ends_before_last[log_partition].offset > ended_offset
-        for one in samples
+        sample.high_watermark <= entry.start_offset
+        and log_partition in sample.ends_before_last
+        and sample.ends_before_last[log_partition].offset > ended_offset
+        for sample in samples
     )

@@ -26,7 +26,8 @@ class TornObserver:
 
     def observe(self, connection: Connection, context: Context) -> tuple[Observation, ...]:
         self._seen = tuple(
-            torn(one, context.rules.of(one.name, one.topics)) for one in marker_audit.torn(connection, self._cluster_id)
+            torn(transaction, context.rules.of(transaction.name, transaction.topics))
+            for transaction in marker_audit.torn(connection, self._cluster_id)
         )
         return self._seen
 
@@ -34,10 +35,12 @@ class TornObserver:
         """Returns the sequence numbers of the torn transactions that the last `observe` found, and that a stored
         finding has counted. A second call returns an empty list. `known`: the stored findings."""
         counted = []
-        for one in self._seen:
-            finding = known.get((one.kind, one.subject))
+        for observation in self._seen:
+            finding = known.get((observation.kind, observation.subject))
             counted += [
-                o.sequence for o in one.occurrences if finding is not None and o.sequence <= finding.life.counted_to
+                o.sequence
+                for o in observation.occurrences
+                if finding is not None and o.sequence <= finding.life.counted_to
             ]
         self._seen = ()
         return counted
@@ -46,10 +49,14 @@ class TornObserver:
 def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Finding]) -> list[RoundResult]:
     """Returns a round result for each kind with findings that are still open although they were acknowledged. The
     result resolves these findings."""
-    waiting = [one for one in known.values() if one.kind in UNTIL_ACKNOWLEDGED and one.is_open]
+    waiting = [finding for finding in known.values() if finding.kind in UNTIL_ACKNOWLEDGED and finding.is_open]
     given = read_acknowledgements(connection, cluster_id, waiting)
     results = []
-    for kind in sorted({one.kind for one in waiting if one.id in given}):
-        ended = {one.subject: Resolution.ACKNOWLEDGED for one in waiting if one.id in given and one.kind == kind}
+    for kind in sorted({finding.kind for finding in waiting if finding.id in given}):
+        ended = {
+            finding.subject: Resolution.ACKNOWLEDGED
+            for finding in waiting
+            if finding.id in given and finding.kind == kind
+        }
         results.append(RoundResult((), frozenset({kind}), resolutions=ended))
     return results

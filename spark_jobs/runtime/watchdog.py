@@ -70,7 +70,7 @@ class Watchdog:
             stuck = self._liveness.check()
             self._end_with_jvm()
             if stuck:
-                names = ", ".join(f"{one.name} for {one.idle_s:.0f} s" for one in stuck)
+                names = ", ".join(f"{stuck_part.name} for {stuck_part.idle_s:.0f} s" for stuck_part in stuck)
                 self._end(f"no progress of {names}: this process ends, and the supervisor starts it again")
             self._beat()
             if self._report_liveness is not None:

@@ -151,13 +151,13 @@ class LedgerPlanner:
             self._layouts_at_ms = 0
             return BatchPlan((), e.reason)
         troubles = list(self._missing)
-        tailed = [one for seen in observations if (one := self._tailed(seen, troubles))]
+        tailed = [topic for seen in observations if (topic := self._tailed(seen, troubles))]
         sizes = {one.topic: one.size for one in tailed if one.size is not None}
         limits = shares({one.topic: one.lag for one in tailed if one.topic in sizes}, sizes, self._budget)
         ranges = self._ends_of_deleted()
-        for one in tailed:
-            ranges += one.ranges(limits.get(one.topic))
-            self._positions[one.topic] = one.followed.positions
+        for topic in tailed:
+            ranges += topic.ranges(limits.get(topic.topic))
+            self._positions[topic.topic] = topic.followed.positions
         return BatchPlan(tuple(ranges), combined(troubles))
 
     def advance(self, plan: BatchPlan[TopicRange]) -> None:
@@ -186,7 +186,7 @@ class LedgerPlanner:
         absent = {topic for topic, listing in missing.items() if not listing.is_there}
         self._deleted = sorted(absent & self._absent)  # absent twice: a restarted broker may lack some topics at first
         self._absent = absent
-        self._missing = [one.hidden for one in missing.values() if one.hidden is not None]
+        self._missing = [listing.hidden for listing in missing.values() if listing.hidden is not None]
         self._layouts, self._layouts_at_ms = layouts, now_ms
 
     def _tailed(self, seen: LogObservation, troubles: list[Reason]) -> _TailedTopic | None:
@@ -206,12 +206,12 @@ class LedgerPlanner:
             return None
         if followed is None:
             return None
-        one = _TailedTopic(seen, followed, None)
+        tailed_topic = _TailedTopic(seen, followed, None)
         try:
-            return one._replace(size=self._size(one))
+            return tailed_topic._replace(size=self._size(tailed_topic))
         except KafkaFailure as e:
             troubles.append(e.reason)
-            return None if known is None else one
+            return None if known is None else tailed_topic
 
     def _followed(self, seen: LogObservation, known: Mapping[int, LogPosition]) -> Followed | None:
         """Returns the positions in the observed logs. Returns None if the layout is out of date: the topic was deleted,
@@ -224,15 +224,15 @@ class LedgerPlanner:
                 return None
         return found
 
-    def _size(self, one: _TailedTopic) -> int | None:
+    def _size(self, topic: _TailedTopic) -> int | None:
         """Returns the bytes per record, measured in the partition with the largest lag; None if no partition
         answered."""
-        positions, ends = one.followed.positions, one.seen.ends
+        positions, ends = topic.followed.positions, topic.seen.ends
         if not ends:
             return None
         p = max(ends, key=lambda p: ends[p] - positions[p].next_offset)
-        offset = max(positions[p].next_offset, one.seen.starts[p])
-        return self._sizes.of(one.seen.layout, p, offset, is_news=ends[p] > offset)
+        offset = max(positions[p].next_offset, topic.seen.starts[p])
+        return self._sizes.of(topic.seen.layout, p, offset, is_news=ends[p] > offset)
 
     def _ends_of_deleted(self) -> list[TopicRange]:
         deleted, self._deleted = self._deleted, []

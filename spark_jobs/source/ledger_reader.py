@@ -25,7 +25,7 @@ def read_tails(
     """Yields rows of `spark_jobs.fold.ledger` for all of `ranges`. Raises as `read_ranges` does."""
     done: list[TopicRange] = []
     for topic, of_topic in groupby(sorted(ranges, key=attrgetter("topic")), attrgetter("topic")):
-        reading = _TailReader(settings, topic, [one.read for one in of_topic], now_ms)
+        reading = _TailReader(settings, topic, [topic_range.read for topic_range in of_topic], now_ms)
         while reading.unfinished:
             reading.step()
         done += (TopicRange(topic, read) for read in reading.done())

@@ -243,7 +243,8 @@ class _LogRangeReader(RangeReader):
             self._note_holes(p, reached, columns)
             self._next_offsets[p] = reached
         self.rejects += [
-            Reject(**one._asdict(), generation=self._ranges[one.partition].generation) for one in columns.rejects
+            Reject(**reject._asdict(), generation=self._ranges[reject.partition].generation)
+            for reject in columns.rejects
         ]
         if len(columns.offset):
             self._pieces.append(fold(columns, self._scope))

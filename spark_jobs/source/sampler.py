@@ -115,8 +115,8 @@ class Sampler:
             chosen = self._choose(now)
         gone, self._removed = self._removed, []
         looks = [one.observation(now, self._rounds) for one in chosen]
-        for one, look in zip(chosen, looks, strict=True):
-            one.reported = look
+        for partition, look in zip(chosen, looks, strict=True):
+            partition.reported = look
         self._is_urgent = any(one.urgency(now) is Urgency.NOW for one in self._unreported.values())
         seen = PartitionsBatch(
             observed_at_ms=self._observed_at_ms,
@@ -134,8 +134,8 @@ class Sampler:
         ready = [(urgency, one) for urgency, one in waiting if urgency >= Urgency.NEXT]
         ready.sort(key=lambda item: (-item[0], item[1].reported.observed_at_ms if item[1].reported else 0))
         chosen = [one for _, one in ready[:REPORTS_AT_ONCE]]
-        for one in chosen:
-            del self._unreported[one.ends.topic_partition]
+        for partition in chosen:
+            del self._unreported[partition.ends.topic_partition]
         return chosen
 
     def _refresh(self) -> None:
@@ -173,17 +173,17 @@ class Sampler:
         some = [*missing[self._next_check :], *missing[: self._next_check]][:_CHECKS_AT_ONCE]
         self._next_check = (self._next_check + _CHECKS_AT_ONCE) % max(len(missing), 1)
         checked = {topic: self._brokers.listing(topic) for topic in some}
-        for place, one in list(self._watched.items()):
-            layout = layouts.get(one.ends.topic)
+        for place, partition in list(self._watched.items()):
+            layout = layouts.get(partition.ends.topic)
             if layout is not None:
-                is_gone = layout.topic_id != one.ends.topic_id or one.ends.partition not in layout.leaders
+                is_gone = layout.topic_id != partition.ends.topic_id or partition.ends.partition not in layout.leaders
             else:
-                listing = checked.get(one.ends.topic)
+                listing = checked.get(partition.ends.topic)
                 is_gone = listing is not None and not listing.is_there
                 if listing is not None and listing.hidden is not None:
-                    self._note_miss(place, one, listing.hidden)
+                    self._note_miss(place, partition, listing.hidden)
             if is_gone:
-                self._removed.append(one.observation(self._now_ms(), self._rounds, is_gone=True))
+                self._removed.append(partition.observation(self._now_ms(), self._rounds, is_gone=True))
                 self._is_urgent = True
                 for kept in (self._watched, self._unreported, self._stalled, self._unresponsive):
                     kept.pop(place, None)
@@ -194,33 +194,33 @@ class Sampler:
         stalled = []
         number, watched = self._rounds.number, self._watched
         for place, ends in found.items():
-            one = watched.get(place)
-            if one is None:
+            partition = watched.get(place)
+            if partition is None:
                 continue  # a partition of the transaction log, which every round requests, watched or not
             if ends.error:
-                self._note_miss(place, one, one.reason_for(ends.error))
+                self._note_miss(place, partition, partition.reason_for(ends.error))
                 continue
-            known = one.ends
+            known = partition.ends
             if (
                 ends.last_stable_offset == known.last_stable_offset
                 and ends.high_watermark == known.high_watermark
-                and one.since_ms is None
-                and not one.misses
-                and known.leader_epoch == (stretch := one.samples.stretches[-1]).leader_epoch
+                and partition.since_ms is None
+                and not partition.misses
+                and known.leader_epoch == (stretch := partition.samples.stretches[-1]).leader_epoch
                 and (not with_start or ends.log_start == known.log_start)
             ):
-                one.seen_at_ms = asked_at_ms  # most partitions, most of the time
+                partition.seen_at_ms = asked_at_ms  # most partitions, most of the time
                 stretch.last = number
                 continue
-            one.note_answer(ends, asked_at_ms, self._rounds)
+            partition.note_answer(ends, asked_at_ms, self._rounds)
             self._unresponsive.pop(place, None)
-            if one.since_ms is None:
+            if partition.since_ms is None:
                 self._stalled.pop(place, None)
             else:
-                self._stalled[place] = one
-                if one.read_lso != one.ends.last_stable_offset and one.stalled_since_ms is not None:
-                    stalled.append(one)
-            self._note_change(place, one, asked_at_ms)
+                self._stalled[place] = partition
+                if partition.read_lso != partition.ends.last_stable_offset and partition.stalled_since_ms is not None:
+                    stalled.append(partition)
+            self._note_change(place, partition, asked_at_ms)
         return stalled
 
     def _note_log_ends(self, layout: TopicLayout, found: Mapping[Place, Ends]) -> None:
@@ -236,28 +236,30 @@ class Sampler:
         """Updates the log starts of `stalled` before they are reported: the blocker depends on whether the LSO lies at
         the log's start."""
         leaders: dict[str, dict[int, Leader]] = {}
-        for one in stalled:
-            leaders.setdefault(one.ends.topic, {})[one.ends.partition] = Leader(one.ends.leader, one.ends.leader_epoch)
+        for partition in stalled:
+            leaders.setdefault(partition.ends.topic, {})[partition.ends.partition] = Leader(
+                partition.ends.leader, partition.ends.leader_epoch
+            )
         layouts = {topic: TopicLayout(topic, self._layouts[topic].topic_id, some) for topic, some in leaders.items()}
         for place, ends in self._brokers.starts(layouts).items():
             if not ends.error:
-                one = self._watched[place]
-                one.ends = one.ends._replace(log_start=ends.log_start)
+                partition = self._watched[place]
+                partition.ends = partition.ends._replace(log_start=ends.log_start)
 
-    def _note_miss(self, place: Place, one: WatchedPartition, why: Reason) -> None:
-        if not one.misses:
+    def _note_miss(self, place: Place, partition: WatchedPartition, why: Reason) -> None:
+        if not partition.misses:
             self._layouts_at_ms = 0  # another broker may lead now
-        one.note_miss(why, self._rounds)
-        if one.why is not None:
-            self._unresponsive[place] = one
-        self._note_change(place, one, self._now_ms())
+        partition.note_miss(why, self._rounds)
+        if partition.why is not None:
+            self._unresponsive[place] = partition
+        self._note_change(place, partition, self._now_ms())
 
-    def _note_change(self, place: Place, one: WatchedPartition, now_ms: int) -> None:
-        urgency = one.urgency(now_ms)
+    def _note_change(self, place: Place, partition: WatchedPartition, now_ms: int) -> None:
+        urgency = partition.urgency(now_ms)
         if urgency is Urgency.NONE:
             self._unreported.pop(place, None)
             return
-        self._unreported[place] = one
+        self._unreported[place] = partition
         self._is_urgent |= urgency is Urgency.NOW
 
     def _due_requests(self, now_ms: int) -> tuple[PartitionEnds, ...]:
@@ -271,8 +273,8 @@ class Sampler:
             and (one.read_lso != one.ends.last_stable_offset or is_over(one.read_at_ms, READ_AGAIN_MS, now_ms))
         ]
         due.sort(key=lambda one: one.read_at_ms if one.read_lso == one.ends.last_stable_offset else 0)
-        for one in due[:READS_AT_ONCE]:
-            one.read_at_ms, one.read_lso = now_ms, one.ends.last_stable_offset
+        for partition in due[:READS_AT_ONCE]:
+            partition.read_at_ms, partition.read_lso = now_ms, partition.ends.last_stable_offset
         return tuple(one.ends for one in due[:READS_AT_ONCE])
 
     def _trouble(self) -> Reason | None:
@@ -280,5 +282,7 @@ class Sampler:
             return self._failure
         if not self._unresponsive:
             return None
-        reasons = Counter(one.why for one in self._unresponsive.values() if one.why is not None).most_common(3)
+        reasons = Counter(
+            partition.why for partition in self._unresponsive.values() if partition.why is not None
+        ).most_common(3)
         return PartitionsUnresponsive(len(self._unresponsive), len(self._watched), tuple(reasons))

@@ -69,7 +69,7 @@ def _describe(client: KafkaClient, node: int, requests: Sequence[PartitionEnds])
     """Returns the producers of each partition. Returns an empty dict if the broker does not know DescribeProducers
     (before Kafka 2.8) or refuses it. Raises KafkaUnavailable."""
     try:
-        return describe_producers(client, node, by_topic(one.topic_partition for one in requests), _TIMEOUT_MS)
+        return describe_producers(client, node, by_topic(request.topic_partition for request in requests), _TIMEOUT_MS)
     except KafkaRefused:
         return {}
 
@@ -101,7 +101,7 @@ def _why(request: PartitionEnds, error: int) -> Reason:
 def _entries(described: Producers, seen: Sequence[OpenEntry]) -> tuple[OpenEntry, ...]:
     """Returns the entries that the broker reports. The numbers of records and bytes come from `seen`; they are None for
     an entry that is not in `seen`."""
-    written = {(one.producer_id, one.start_offset): (one.records, one.bytes) for one in seen}
+    written = {(entry.producer_id, entry.start_offset): (entry.records, entry.bytes) for entry in seen}
     return tuple(
         OpenEntry(
             p.producer_id,

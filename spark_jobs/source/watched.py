@@ -53,7 +53,7 @@ class Rounds:
     def before(self, number: int) -> tuple[int, LogEnds]:
         """Returns the newest ends received before round `number` began, as (number of the round that requested the
         ends, the ends). Returns (0, no ends) if no such ends are remembered."""
-        return next(((one, self._ends[one]) for one in reversed(self._ends) if one < number), (0, _NOTHING))
+        return next(((end, self._ends[end]) for end in reversed(self._ends) if end < number), (0, _NOTHING))
 
     def after(self, number: int) -> Iterable[LogEnds]:
         """Yields the ends requested after round `number` was over, oldest first, as far as they are still
@@ -139,7 +139,7 @@ class Samples:
 def _first_relevant(samples: Sequence[Sample], last_stable_offset: int) -> int:
     """Returns the index of the first sample to keep: _BEFORE places before the newest sample whose high watermark is
     not above the LSO."""
-    older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
+    older = [i for i, sample in enumerate(samples) if sample.high_watermark <= last_stable_offset]
     return max(older[-1] - _BEFORE, 0) if older else 0
 
 

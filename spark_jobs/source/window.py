@@ -44,7 +44,7 @@ class Window:
         """Returns the transactions that are open at the end of the window. Their records and bytes are known only if
         the window `is_whole`."""
         found = self._open.values()
-        return tuple(found if is_whole else (one._replace(records=None, bytes=None) for one in found))
+        return tuple(found if is_whole else (entry._replace(records=None, bytes=None) for entry in found))
 
     def dump(self) -> str:
         return json.dumps([self.next_offset, self.size, self.first, self.is_broken, [*self._open.values()]])

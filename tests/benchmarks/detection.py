@@ -125,9 +125,9 @@ def late_write(connection: Connection, partition: int) -> Injected:
     return Injected(partition, opened, time.monotonic(), time.time())
 
 
-def _mark(connection: Connection, one: Injected) -> tuple[int, float]:
-    mark(connection, HANGS, one.partition, one.open, commit=False)
-    return one.partition, time.monotonic()
+def _mark(connection: Connection, injected: Injected) -> tuple[int, float]:
+    mark(connection, HANGS, injected.partition, injected.open, commit=False)
+    return injected.partition, time.monotonic()
 
 
 def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:

@@ -80,7 +80,7 @@ def fill(url: str, ids: int) -> LargeStore:
             _add_history(connection)
             for busy in store.busy:
                 _add_week(connection, held.cluster_id, busy)
-        FindingWriter(engine, held).save([Change(one, "opened") for one in _findings(store)], NOW_MS)
+        FindingWriter(engine, held).save([Change(finding, "opened") for finding in _findings(store)], NOW_MS)
         settle(engine)
         ended = time.perf_counter()
         print(
@@ -184,7 +184,7 @@ def _add_week(connection: Connection, cluster_id: int, transactional_id: bytes) 
     minutes = range(begin_ms, NOW_MS, MINUTE_MS)
     counted = (50, 50, 9_000, 400, 50, 500, 30)
     rows = [IdMinute(ms, MinuteSums(*counted, ms, ms + 59_000)) for ms in minutes]
-    MINUTES.write(connection, [minute_row(cluster_id, transactional_id, one) for one in rows])
+    MINUTES.write(connection, [minute_row(cluster_id, transactional_id, row) for row in rows])
     row = connection.execute(
         select(transactional_ids).where(transactional_ids.c.transactional_id == literal(transactional_id, LargeBinary))
     ).one()

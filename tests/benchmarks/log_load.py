@@ -181,7 +181,7 @@ def main(bootstrap: str, rate: float, ids: int) -> None:
     while not stop.wait(max(0.0, due - time.monotonic())):
         room.acquire()
         now_ms = now()
-        records = [next(one) for one in histories]
+        records = [next(history) for history in histories]
         sent.append([record.state for record in records])
         writer.send({partition: record.batch(now_ms) for partition, record in enumerate(records)})
         due += PARTITIONS / rate

@@ -76,7 +76,7 @@ class Program:
         send(signal.SIGSTOP, self.tree.processes()[1:])
 
     def freeze_planners(self) -> None:
-        send(signal.SIGSTOP, [one for one in self.tree.processes() if one.name() == PLANNER])
+        send(signal.SIGSTOP, [process for process in self.tree.processes() if process.name() == PLANNER])
 
     def _all_said(self) -> str:
         return "\n".join(line for _, line in self.said)

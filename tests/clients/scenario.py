@@ -103,8 +103,8 @@ class Scenario:
         with ThreadPoolExecutor() as pool:
             working = [pool.submit(self._attempt, name, do) for name, do in work.items()]
             working.append(pool.submit(self._churn, rolled_out))
-            for one in working:
-                one.result()
+            for future in working:
+                future.result()
         wait_until_equal(self._open, [], f"the open transactions ({self.app.log})")
         self.app.wait_until_read()
         wait_for(lambda: self.app.findings(Kind.CHURN), f"churn; {self.app.log}")
@@ -155,8 +155,8 @@ class Scenario:
         workers = [open_producer(self.broker.bootstrap, name) for name in LOOKALIKES]
         for _ in range(RANDOM_IDS):
             self._start_with_a_new_id()
-            for one in workers:
-                transact(one, _OUTPUT)
+            for worker in workers:
+                transact(worker, _OUTPUT)
             time.sleep(PAUSE_MS / 1_000)
         assert rolled_out.wait(LIMIT_S), "the rolling start has not ended"
         self._start_with_a_new_id()

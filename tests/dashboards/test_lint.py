@@ -90,11 +90,13 @@ def test_every_panel_has_queries_a_source_and_a_unit(board: Json) -> None:
 
 
 def test_table_columns_have_units_and_the_sorting_column_exists(board: Json) -> None:
-    for panel in (one for one in panels(board) if one["type"] == "table"):
+    for panel in (panel for panel in panels(board) if panel["type"] == "table"):
         organized = panel["transformations"][-1]["options"]
         fields = sorted(organized["indexByName"], key=organized["indexByName"].__getitem__)
         shown = [organized["renameByName"].get(field, field) for field in fields]
-        overridden = {one["matcher"]["options"]: one["properties"] for one in panel["fieldConfig"]["overrides"]}
+        overridden = {
+            override["matcher"]["options"]: override["properties"] for override in panel["fieldConfig"]["overrides"]
+        }
         assert list(overridden) == shown
         for name, properties in overridden.items():
             (unit,) = (one["value"] for one in properties if one["id"] == "unit")

@@ -68,9 +68,17 @@ def test_prometheus_scrapes_the_running_service() -> None:
     assert static["targets"] == ["service:8080"]
     assert jobs["txnscope"].get("metrics_path", "/metrics") in [getattr(r, "path", "") for r in health.router.routes]
     for job in jobs.values():
-        assert all(serves(target, on="prometheus") for one in job["static_configs"] for target in one["targets"])
+        assert all(
+            serves(target, on="prometheus")
+            for static_config in job["static_configs"]
+            for target in static_config["targets"]
+        )
     (manager,) = config["alerting"]["alertmanagers"]
-    assert all(serves(target, on="prometheus") for one in manager["static_configs"] for target in one["targets"])
+    assert all(
+        serves(target, on="prometheus")
+        for static_config in manager["static_configs"]
+        for target in static_config["targets"]
+    )
 
 
 def test_prometheus_and_alertmanager_read_the_mounted_files() -> None:

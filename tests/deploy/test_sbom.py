@@ -25,7 +25,7 @@ def test_the_document_has_the_schema_and_every_kind_of_component(tmp_path: Path)
     (tmp_path / "status").write_text(STATUS)
     found = document(Path(sys.prefix), "txnscope-job", "0.1.0", tmp_path)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(found)) is None
-    purls = {one["purl"] for one in found["components"]}
+    purls = {component["purl"] for component in found["components"]}
     assert "pkg:deb/debian/base-files@13.8?arch=amd64" in purls
     for kind in (
         "pkg:pypi/sqlalchemy@",
@@ -43,7 +43,7 @@ def test_a_jar_is_known_by_its_own_coordinates_or_by_its_name(tmp_path: Path) ->
             text = f"#made\ngroupId=org.{artifact}\nartifactId={artifact}\nversion=9\n"
             jar.writestr(f"META-INF/maven/org.{artifact}/{artifact}/pom.properties", text)
     zipfile.ZipFile(tmp_path / "plain_2.13-4.3.0.jar", "w").close()
-    assert [one["purl"] for one in jars(tmp_path)] == [
+    assert [jar["purl"] for jar in jars(tmp_path)] == [
         "pkg:maven/org.outer/outer@1.2",
         "pkg:generic/plain_2.13@4.3.0",
     ]

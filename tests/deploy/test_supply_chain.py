@@ -87,8 +87,8 @@ def test_the_sbom_names_every_package_of_both_images(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     sbom = json.loads(file.read_text("utf-8"))
     assert sbom["bomFormat"] == "CycloneDX"
-    listed = {_normal(one["name"]): one.get("version") for one in sbom["components"]}
-    here = {_normal(one.name): one.version for one in importlib.metadata.distributions()}
+    listed = {_normal(component["name"]): component.get("version") for component in sbom["components"]}
+    here = {_normal(distribution.name): distribution.version for distribution in importlib.metadata.distributions()}
     service = parse(role(ROOT, ("service", "notify", "canary", "mcp", "otlp", "postgresql")))
     needed = {*service, *parse(role(ROOT, ("spark", "java", "postgresql")))}
     assert {name: listed.get(name) for name in needed & here.keys()} == {

@@ -50,13 +50,13 @@ def _bounded(pool: multiprocessing.pool.Pool, groups: Iterator[tuple[int, int, i
         yield from pool.imap_unordered(check_group, some, chunksize=4)
 
 
-def _sum(one: Checked, other: Checked) -> Checked:
+def _sum(checked: Checked, other: Checked) -> Checked:
     return Checked(
-        one.inputs + other.inputs,
-        one.crc_is_right + other.crc_is_right,
-        one.lose_others + other.lose_others,
-        one.outcomes + other.outcomes,
-        one.faults + other.faults[: max(0, 1_000 - len(one.faults))],
+        checked.inputs + other.inputs,
+        checked.crc_is_right + other.crc_is_right,
+        checked.lose_others + other.lose_others,
+        checked.outcomes + other.outcomes,
+        checked.faults + other.faults[: max(0, 1_000 - len(checked.faults))],
     )
 
 

@@ -70,10 +70,10 @@ def check(seed: int, numbers: Sequence[int]) -> Checked:
     if len(inputs) == 1:
         return Checked(1, right, lose, outcomes, [Fault(seed, numbers[0], what)])
     alone = [check(seed, [number]) for number in numbers]
-    faults = [fault for one in alone for fault in one.faults]
+    faults = [fault for checked in alone for fault in checked.faults]
     if not faults:
         faults = [Fault(seed, numbers[0], f"fails only together with the {len(inputs) - 1} inputs after it: {what}")]
-    return Checked(len(inputs), right, lose, sum((one.outcomes for one in alone), Counter()), faults)
+    return Checked(len(inputs), right, lose, sum((checked.outcomes for checked in alone), Counter()), faults)
 
 
 def _tried(inputs: Sequence[Input]) -> tuple[Counter[str], str | None]:

@@ -76,7 +76,7 @@ def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -
         with TemporaryDirectory(prefix="txnscope-harm-") as directory:
             measure = _during_first_reads if when == FIRST_READ else _amid
             for series in measure(options.version, when, how, victims, Path(directory)):
-                is_fast = all(one.stood_s <= BAR_S[how] for one in series.rounds)
+                is_fast = all(each_round.stood_s <= BAR_S[how] for each_round in series.rounds)
                 yield of_series(series, BAR_S[how]), is_fast and series.is_exact and not series.tracebacks
     if options.starved_minutes:
         outcome = _starved(options.version, options.starved_minutes * 60)

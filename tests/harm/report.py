@@ -33,15 +33,15 @@ def _title(section: str) -> str:
     return section.partition("\n")[0].partition(_KAFKA)[0]
 
 
-def of_series(one: Series, bar_s: float) -> str:
-    exact = "exact" if one.is_exact else "NOT EXACT"
+def of_series(series: Series, bar_s: float) -> str:
+    exact = "exact" if series.is_exact else "NOT EXACT"
     return "".join(
         [
-            f"{one.how.capitalize()} {one.when}{_KAFKA}{one.version}\n\n{len(one.rounds)} rounds: median"
-            f" {one.median_s:.1f} s, longest {one.longest_s:.1f} s. Counts afterwards: {exact}. Lines of tracebacks in"
-            f" the log: {one.tracebacks}.\n\n",
-            f"| {one.how} | noticed after | standstill (bar {bar_s:.0f} s) |\n|---|---|---|\n",
-            *map(_row, one.rounds),
+            f"{series.how.capitalize()} {series.when}{_KAFKA}{series.version}\n\n{len(series.rounds)} rounds: median"
+            f" {series.median_s:.1f} s, longest {series.longest_s:.1f} s. Counts afterwards: {exact}. Lines of"
+            f" tracebacks in the log: {series.tracebacks}.\n\n",
+            f"| {series.how} | noticed after | standstill (bar {bar_s:.0f} s) |\n|---|---|---|\n",
+            *map(_row, series.rounds),
         ]
     )
 

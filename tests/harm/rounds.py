@@ -59,11 +59,11 @@ class Series(NamedTuple):
 
     @property
     def longest_s(self) -> float:
-        return max(one.stood_s for one in self.rounds)
+        return max(each_round.stood_s for each_round in self.rounds)
 
     @property
     def median_s(self) -> float:
-        return percentile([one.stood_s for one in self.rounds], 0.5)
+        return percentile([each_round.stood_s for each_round in self.rounds], 0.5)
 
 
 class Standstill:

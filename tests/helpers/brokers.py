@@ -199,7 +199,9 @@ class Cluster:
 
 
 def _known_to(client: KafkaClient) -> set[int]:
-    return {one.node_id for one in client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers}
+    return {
+        broker.node_id for broker in client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
+    }
 
 
 def connect(bootstrap: str) -> KafkaClient:

@@ -56,12 +56,12 @@ def document(records: Sequence[TriedVersion]) -> str:
 
 
 def _abilities(records: Sequence[TriedVersion]) -> str:
-    features = list(dict.fromkeys(name for one in records for name in one.features))
-    apis = list(dict.fromkeys(name for one in records for name in one.apis))
+    features = list(dict.fromkeys(name for record in records for name in record.features))
+    apis = list(dict.fromkeys(name for record in records for name in record.apis))
     rows = [
-        *([text, *(_can(one, key) for one in records)] for key, text in _ABILITIES.items()),
-        *([f"`{name}`", *(_level(one.features.get(name)) for one in records)] for name in features),
-        *([name, *(_version(one.apis.get(name)) for one in records)] for name in apis),
+        *([text, *(_can(record, key) for record in records)] for key, text in _ABILITIES.items()),
+        *([f"`{name}`", *(_level(record.features.get(name)) for record in records)] for name in features),
+        *([name, *(_version(record.apis.get(name)) for record in records)] for name in apis),
     ]
     return f"""\
 ## What each version can
@@ -69,15 +69,15 @@ def _abilities(records: Sequence[TriedVersion]) -> str:
 Tried on a broker with default settings. A feature is shown by the level in force. If the broker supports a higher
 level, the highest one follows in parentheses. A request is shown by its newest version.
 
-{_table(["", *(one.version for one in records)], rows)}
+{_table(["", *(record.version for record in records)], rows)}
 """
 
 
-def _can(one: TriedVersion, ability: str) -> str:
+def _can(version: TriedVersion, ability: str) -> str:
     if ability == _SKIPS:
-        known = one.scenarios[_K2].outcome == PASSED if _K2 in one.scenarios else False
-        return _yes(one.skips_markers) if known else "not known"
-    return _yes(one.abilities[ability])
+        known = version.scenarios[_K2].outcome == PASSED if _K2 in version.scenarios else False
+        return _yes(version.skips_markers) if known else "not known"
+    return _yes(version.abilities[ability])
 
 
 def _yes(can: bool) -> str:
@@ -98,38 +98,38 @@ def _version(newest: int | None) -> str:
 def _scenarios(records: Sequence[TriedVersion]) -> str:
     names = _names(records)
     rows = [
-        ["date (UTC)", *(one.date for one in records)],
-        ["minutes, workers", *(f"{one.seconds / 60:.1f}, {one.workers}" for one in records)],
-        ["passed", *(_passed(one) for one in records)],
-        *([_link(name), *(_outcome(one.scenarios.get(name)) for one in records)] for name in names),
+        ["date (UTC)", *(record.date for record in records)],
+        ["minutes, workers", *(f"{record.seconds / 60:.1f}, {record.workers}" for record in records)],
+        ["passed", *(_passed(record) for record in records)],
+        *([_link(name), *(_outcome(record.scenarios.get(name)) for record in records)] for name in names),
     ]
     return f"""\
 ## Scenarios
 
 The time (s) of a scenario includes the start of its brokers and of the application. **fails**: the scenario failed. A
 scenario that does not run on a version has an empty cell. The machine has two cores, and did other work, too. All
-versions together took {sum(one.seconds for one in records) / 60:.0f} minutes.
+versions together took {sum(record.seconds for record in records) / 60:.0f} minutes.
 
-{_table(["", *(one.version for one in records)], rows)}
+{_table(["", *(record.version for record in records)], rows)}
 """
 
 
 def _names(records: Iterable[TriedVersion]) -> list[str]:
-    return sorted({name for one in records for name in one.scenarios})
+    return sorted({name for record in records for name in record.scenarios})
 
 
 def _link(test: str) -> str:
     return f"[{scenario_name(test)}](../tests/{test.partition('::')[0]})"
 
 
-def _passed(one: TriedVersion) -> str:
-    return f"{len(one.scenarios) - len(one.failed)} of {len(one.scenarios)}"
+def _passed(version: TriedVersion) -> str:
+    return f"{len(version.scenarios) - len(version.failed)} of {len(version.scenarios)}"
 
 
-def _outcome(one: Scenario | None) -> str:
-    if one is None:
+def _outcome(scenario: Scenario | None) -> str:
+    if scenario is None:
         return ""
-    return f"{one.seconds:.0f}" if one.outcome == PASSED else "**fails**"
+    return f"{scenario.seconds:.0f}" if scenario.outcome == PASSED else "**fails**"
 
 
 def _told(records: Sequence[TriedVersion]) -> str:
@@ -144,14 +144,14 @@ of the versions on which the scenario passed have them, these versions are named
 
 
 def _told_of(name: str, records: Sequence[TriedVersion]) -> str:
-    running = [one for one in records if name in one.scenarios and one.scenarios[name].outcome == PASSED]
+    running = [record for record in records if name in record.scenarios and record.scenarios[name].outcome == PASSED]
     words: dict[tuple[str, str], Told] = {}
     versions: dict[tuple[str, str], dict[str, None]] = {}
-    for one in running:
-        for told in one.scenarios[name].told:
+    for version in running:
+        for told in version.scenarios[name].told:
             thing = _without_numbers(told)
             words.setdefault(thing, told)
-            versions.setdefault(thing, {})[one.version] = None
+            versions.setdefault(thing, {})[version.version] = None
     by_versions: dict[tuple[str, ...], list[Told]] = {}
     for thing, some in versions.items():
         by_versions.setdefault(tuple(some) if len(some) < len(running) else (), []).append(words[thing])

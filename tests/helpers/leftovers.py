@@ -52,7 +52,7 @@ def end_marked(mark: str) -> list[str]:
     ended: list[str] = []
     until = time.monotonic() + _LIMIT_S
     while (left := with_environment(MARK, mark)) and time.monotonic() < until:
-        ended += [f"{one.pid}: {command_of(one)[:160]}" for one in left]
+        ended += [f"{process.pid}: {command_of(process)[:160]}" for process in left]
         send(SIGKILL, left)
         while still_running(left) and time.monotonic() < until:
             time.sleep(0.02)

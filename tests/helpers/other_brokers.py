@@ -67,8 +67,8 @@ class OtherBrokers:
 
     def _versions(self, answer: Any) -> None:
         answer.api_keys = [one for one in answer.api_keys if one.api_key not in _NOT_SPOKEN]
-        for one in answer.api_keys:
-            one.max_version = min(one.max_version, _NEWEST.get(one.api_key, one.max_version))
+        for api_key in answer.api_keys:
+            api_key.max_version = min(api_key.max_version, _NEWEST.get(api_key.api_key, api_key.max_version))
         if not self.has_features:
             answer.supported_features = answer.finalized_features = []
 
@@ -76,12 +76,12 @@ class OtherBrokers:
         if self.has_log:
             return
         kept = []
-        for one in answer.topics:
-            if one.name == TOPIC and one.error_code != _UNKNOWN_TOPIC:
+        for topic in answer.topics:
+            if topic.name == TOPIC and topic.error_code != _UNKNOWN_TOPIC:
                 if not self.is_asked_by_name(answer):
                     continue
-                one.error_code, one.partitions = _UNKNOWN_TOPIC, []
-            kept.append(one)
+                topic.error_code, topic.partitions = _UNKNOWN_TOPIC, []
+            kept.append(topic)
         answer.topics = kept
 
     @staticmethod
@@ -94,19 +94,19 @@ class OtherBrokers:
         if self.list_fails:
             answer.error_code, answer.transaction_states = _UNKNOWN_SERVER_ERROR, []
         answer.transaction_states = [
-            one for one in answer.transaction_states if one.transactional_id not in self.unlisted
+            state for state in answer.transaction_states if state.transactional_id not in self.unlisted
         ]
 
     def _describe(self, answer: Any) -> None:
-        for one in answer.transaction_states:
-            one.transaction_start_time_ms = -1
-            one.transaction_state = self.described_as.get(one.transactional_id, one.transaction_state)
+        for state in answer.transaction_states:
+            state.transaction_start_time_ms = -1
+            state.transaction_state = self.described_as.get(state.transactional_id, state.transaction_state)
 
     def _producers(self, answer: Any) -> None:
         for topic in answer.topics:
             for partition in topic.partitions:
-                for one in partition.active_producers:
-                    one.last_timestamp, one.coordinator_epoch = self.last_timestamp_ms, -1
+                for active_producer in partition.active_producers:
+                    active_producer.last_timestamp, active_producer.coordinator_epoch = self.last_timestamp_ms, -1
 
     _changes: ClassVar[dict[int, tuple[Any, Callable[[OtherBrokers, Any], None]]]] = {
         ApiVersionsResponse.API_KEY: (ApiVersionsResponse, _versions),

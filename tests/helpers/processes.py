@@ -29,7 +29,7 @@ def with_environment(name: str, value: str) -> list[psutil.Process]:
         with suppress(psutil.Error):
             if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-    return sorted(found, key=lambda one: (one.create_time(), one.pid))
+    return sorted(found, key=lambda process: (process.create_time(), process.pid))
 
 
 def is_alive(pid: int) -> bool:
@@ -48,10 +48,10 @@ def command_of(process: psutil.Process) -> str:
 
 def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """Returns the processes that have not ended. A zombie counts as ended."""
-    return [one for one in processes if one.is_running() and is_alive(one.pid)]
+    return [process for process in processes if process.is_running() and is_alive(process.pid)]
 
 
 def send(number: signal.Signals, processes: Iterable[psutil.Process]) -> None:
-    for one in still_running(processes):
+    for process in still_running(processes):
         with suppress(psutil.NoSuchProcess):
-            one.send_signal(number)
+            process.send_signal(number)

@@ -79,7 +79,9 @@ class Brokers:
 
     @property
     def layout(self) -> TopicLayout:
-        return TopicLayout(TOPIC, "T", {p: one.leader for (topic, p), one in self.seen.items() if topic == TOPIC})
+        return TopicLayout(
+            TOPIC, "T", {p: partition.leader for (topic, p), partition in self.seen.items() if topic == TOPIC}
+        )
 
 
 class ResolveApi:

@@ -86,13 +86,13 @@ def serving(
             ending.set()
             listening.shutdown(socket.SHUT_RDWR)
             accepting.join(LIMIT_S)
-            for one in clients:
+            for client in clients:
                 with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+                    client.shutdown(socket.SHUT_RDWR)
             for thread in threads:
                 thread.join(LIMIT_S)
-            for one in clients:
-                one.close()
+            for client in clients:
+                client.close()
 
 
 def _serve(client: socket.socket, served: Served, context: ssl.SSLContext | None, ending: threading.Event) -> None:

@@ -48,8 +48,8 @@ class SparkCluster:
 
     def executors(self) -> list[psutil.Process]:
         """Returns the executors of all applications, oldest first."""
-        found = [one for one in all_processes() if _EXECUTOR in command_of(one) and self.url_in(one)]
-        return sorted(found, key=lambda one: one.create_time())
+        found = [process for process in all_processes() if _EXECUTOR in command_of(process) and self.url_in(process)]
+        return sorted(found, key=lambda process: process.create_time())
 
     def url_in(self, process: psutil.Process) -> bool:
         """Returns whether the executor belongs to a worker of this cluster."""

@@ -131,9 +131,9 @@ def test_a_process_with_the_number_of_an_ended_one_is_let_alone(another: subproc
 def test_a_number_that_was_found_before_is_looked_at_anew(another: subprocess.Popen[bytes]) -> None:
     """A process that is found now can be signalled, even if its number belonged to another process in an earlier
     list."""
-    (found,) = (one for one in all_processes() if one.pid == another.pid)
+    (found,) = (process for process in all_processes() if process.pid == another.pid)
     found._ident = (found.pid, found.create_time() - 60)  # type: ignore[attr-defined]
-    (found,) = (one for one in all_processes() if one.pid == another.pid)
+    (found,) = (process for process in all_processes() if process.pid == another.pid)
     assert still_running([found]) == [found]
 
 

@@ -10,7 +10,7 @@ IDS = sorted(f"{file}.py::test[{case}]" for file in "abc" for case in range(3))
 @pytest.mark.parametrize("first", [0, 1, 7, 1262])
 def test_turns_in_a_row_do_everything_once(first: int) -> None:
     done = [set(IDS) - left_to_others(reversed(IDS), turn) for turn in range(first, first + PARTS)]
-    assert sorted(one for units in done for one in units) == IDS
+    assert sorted(unit for units in done for unit in units) == IDS
     assert {len(units) for units in done} == {1, 2}
 
 

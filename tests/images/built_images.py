@@ -126,8 +126,8 @@ print("\\0", pathlib.Path("/var/lib/dpkg/status").read_text())
     packages, jars, status = in_image(images[name], script).split("\0")
     sbom = json.loads(content(images[name].name))
     listed: dict[str, set[str]] = {kind: set() for kind in ("pypi", "maven", "generic", "deb")}
-    for one in sbom["components"]:
-        listed[one["purl"].removeprefix("pkg:").partition("/")[0]].add(one["name"])
+    for component in sbom["components"]:
+        listed[component["purl"].removeprefix("pkg:").partition("/")[0]].add(component["name"])
     assert sbom["metadata"]["component"]["name"] == f"txnscope-{name}"
     assert listed["pypi"] == {re.sub(r"[-_.]+", "-", one).lower() for one in packages.split()}
     assert listed["deb"] == {line.split()[1] for line in status.strip().splitlines() if line.startswith("Package:")}

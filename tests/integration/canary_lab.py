@@ -35,7 +35,9 @@ class Watched:
 
     def coordinators(self) -> dict[int, Coordinator]:
         with self.engine.begin() as connection:
-            return {one.broker: one for one in canary.read_coordinators(connection, self.number)}
+            return {
+                coordinator.broker: coordinator for coordinator in canary.read_coordinators(connection, self.number)
+            }
 
     def canary(self) -> canary.Canary | None:
         with self.engine.begin() as connection:
@@ -53,7 +55,7 @@ class Watched:
     def wait_for_rounds(self, number: int, *brokers: int) -> dict[int, Coordinator]:
         """Waits until each of the brokers has finished `number` more rounds, and its newest round did not fail. Returns
         all coordinators."""
-        before = {broker: one.rounds for broker, one in self.coordinators().items()}
+        before = {broker: coordinator.rounds for broker, coordinator in self.coordinators().items()}
         return self.wait(
             lambda found: all(
                 broker in found
@@ -66,7 +68,11 @@ class Watched:
 
     def failing(self) -> dict[int, str]:
         """Returns the error of each coordinator that fails, by broker."""
-        return {broker: one.failure.error for broker, one in self.coordinators().items() if one.failure is not None}
+        return {
+            broker: coordinator.failure.error
+            for broker, coordinator in self.coordinators().items()
+            if coordinator.failure is not None
+        }
 
 
 @contextmanager

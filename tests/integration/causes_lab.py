@@ -99,7 +99,7 @@ class Lab:
     def expect(self, expected: dict[str, IdHistory]) -> None:
         """Waits until the store has exactly these histories of these ids. Then records their causes (`tell`)."""
         wait_until_equal(lambda: self.id_history(expected), expected, f"the histories ({self.app.log})")
-        for row in (row for one in expected.values() for row in one.rows):
+        for row in (row for history in expected.values() for row in history.rows):
             tell(CAUSE, row.partition(" ")[2])
 
     def id_history(self, names: Collection[str]) -> dict[str, IdHistory]:

@@ -69,7 +69,7 @@ class Watched:
             looks.append(
                 PartitionObservation(topic, partition, layouts[topic].topic_id, 1, 0, *numbers, now_ms, stalled)
             )
-        reads = tuple(self._read(one) for one in looks if one.stalled_since_ms is not None)
+        reads = tuple(self._read(look) for look in looks if look.stalled_since_ms is not None)
         self._writer.apply(PartitionsBatch(now_ms, tuple(looks), reads, is_full=True), now_ms)
 
     def _read(self, look: PartitionObservation) -> StalledRead:
@@ -114,7 +114,10 @@ class Watched:
 
     def victims(self) -> dict[tuple[str, str, int], AffectedGroup]:
         with self.reader.connect() as connection:
-            return {one.key: one for one in read_affected_groups(connection, self.cluster.id)}
+            return {
+                affected_group.key: affected_group
+                for affected_group in read_affected_groups(connection, self.cluster.id)
+            }
 
     def looked(self) -> dict[tuple[str, str, int], AffectedGroup]:
         """Samples the partitions, and returns the groups that are blocked now."""
@@ -191,8 +194,8 @@ def share_consumer(broker: Broker, group: str, topic: str, directory: Path) -> I
             consumer.stop()
 
 
-def commit(one: Consumer, topic: str, offset: int) -> None:
-    commit_offsets(one, {(topic, 0): offset})
+def commit(consumer: Consumer, topic: str, offset: int) -> None:
+    commit_offsets(consumer, {(topic, 0): offset})
 
 
 def write(producer: Producer, topic: str, records: int) -> None:
@@ -202,18 +205,18 @@ def write(producer: Producer, topic: str, records: int) -> None:
 
 
 def relations(found: dict[tuple[str, str, int], AffectedGroup], topic: str) -> dict[str, str]:
-    return {group: one.relation for (group, of, _), one in found.items() if of == topic}
+    return {group: affected_group.relation for (group, of, _), affected_group in found.items() if of == topic}
 
 
-def read_all(one: Consumer, topic: str, until: int) -> None:
+def read_all(consumer: Consumer, topic: str, until: int) -> None:
     """Reads the records of partition 0 below the offset `until`, and commits this offset."""
     read = [-1]
 
     def has_read() -> bool:
-        message = one.poll(0.1)
+        message = consumer.poll(0.1)
         if message is not None and message.error() is None:
             read.append(message.offset())
         return read[-1] >= until - 1
 
     wait_for(has_read, f"offset {until - 1}")
-    commit(one, topic, until)
+    commit(consumer, topic, until)

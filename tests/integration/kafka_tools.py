@@ -61,7 +61,7 @@ def completed(tool: Broker, bootstrap: str) -> dict[str, tuple[int, int]]:
 
 def ends_of(records: Mapping[str, Iterable[Printed]]) -> dict[str, tuple[int, int]]:
     """Returns (commits, aborts) by id: the numbers of CompleteCommit and CompleteAbort records in `records`."""
-    states = {name: Counter(one.state for one in of_id) for name, of_id in records.items()}
+    states = {name: Counter(printed.state for printed in of_id) for name, of_id in records.items()}
     return {name: (counts[COMPLETE_COMMIT], counts[COMPLETE_ABORT]) for name, counts in states.items()}
 
 

@@ -44,7 +44,7 @@ def compare(rows: Iterable[Any], truth: Mapping[str, Assigned]) -> Named:
     wrongly: dict[str, tuple[Assigned, Assigned]] = {}
     for row in rows:
         name = row.transactional_id.decode()
-        true = next((one for prefix, one in truth.items() if name.startswith(prefix)), None)
+        true = next((assigned for prefix, assigned in truth.items() if name.startswith(prefix)), None)
         stored = Assigned(row.application, Framework(row.framework or Framework.UNKNOWN))
         if true is None:
             continue
@@ -69,6 +69,6 @@ def wait_until_named(app: Ingest, truth: Mapping[str, Assigned]) -> Named:
 
     return wait_until(
         compared,
-        lambda one: not one.not_examined and all(name.startswith(nameless) for name in one.not_named),
+        lambda named: not named.not_examined and all(name.startswith(nameless) for name in named.not_named),
         f"the names of the applications of all ids of {sorted(truth)} ({app.log})",
     )

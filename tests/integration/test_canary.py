@@ -46,28 +46,28 @@ def log_of(bootstrap: str) -> tuple[dict[int, int], dict[int, int]]:
 def test_rounds_run_are_measured_and_leave_nothing_behind(broker: Broker, watched: Watched) -> None:
     open_producer(broker.bootstrap, "creates the transaction log")
     with running_canary(watched, settings_of(broker)) as canary:
-        (one,) = watched.wait_for_rounds(3, 1).values()
-        assert one.transactional_id is not None
-        assert one.transactional_id.startswith(ID_PREFIX)
-        assert sum(one.commits.counts) == sum(one.visibles.counts) == one.rounds
-        assert one.init_us is not None
+        (coordinator,) = watched.wait_for_rounds(3, 1).values()
+        assert coordinator.transactional_id is not None
+        assert coordinator.transactional_id.startswith(ID_PREFIX)
+        assert sum(coordinator.commits.counts) == sum(coordinator.visibles.counts) == coordinator.rounds
+        assert coordinator.init_us is not None
         begun = time.monotonic()
         canary.stop()
         canary.join(LIMIT_S)
         assert time.monotonic() - begun < ENDS_WITHIN_S
     starts, ends = log_of(broker.bootstrap)
     assert starts == ends
-    assert ends[0] >= 2 * one.rounds  # a record and a marker each
-    assert describe_transaction(broker.bootstrap, one.transactional_id).state == "CompleteCommit"
+    assert ends[0] >= 2 * coordinator.rounds  # a record and a marker each
+    assert describe_transaction(broker.bootstrap, coordinator.transactional_id).state == "CompleteCommit"
     ended = watched.canary()
     assert ended is not None
     assert not ended.is_running
     with running_canary(watched, settings_of(broker)):
         (later,) = watched.wait_for_rounds(1, 1).values()
-    assert later.transactional_id == one.transactional_id
-    assert later.rounds > one.rounds
+    assert later.transactional_id == coordinator.transactional_id
+    assert later.rounds > coordinator.rounds
     ids = [name for name in transactional_ids(broker.bootstrap) if name.startswith(ID_PREFIX)]
-    assert ids == [one.transactional_id]
+    assert ids == [coordinator.transactional_id]
 
 
 def test_a_cluster_without_a_transaction_log_gets_none(make_broker: MakeBroker, tmp_path: Path) -> None:

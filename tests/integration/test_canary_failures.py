@@ -40,7 +40,7 @@ class Lab:
             return read_replicas(client, [LOG, TOPIC])
 
     def led_by(self, broker: int) -> list[int]:
-        return [one.partition for one in self.replicas().topics[LOG] if one.leader == broker]
+        return [topic.partition for topic in self.replicas().topics[LOG] if topic.leader == broker]
 
     def follower(self) -> int:
         """Returns a broker that is not the active controller. The election of a new controller would be a second

@@ -168,7 +168,7 @@ def test_every_span_and_every_single_offset_is_explained(story: Story, client: T
     body = ask(client, story, 0, 99)
     assert lines(story, body) == SPANS
     assert body["truncated_at"] is None
-    assert {one["cause"] for one in body["spans"]} == {None}, "without data in the store there are no causes"
+    assert {span["cause"] for span in body["spans"]} == {None}, "without data in the store there are no causes"
     for offset in range(16):
         (whole,) = [text for text in SPANS if fits(text, offset)]
         kind = whole.partition(" ")[2]
@@ -244,12 +244,12 @@ def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: P
         with connect(broker.bootstrap) as client:
             walk = SpanBuilder(offset, to)
             assert read(client, find(client, "explain-deleted", 0, offset), walk) is None
-        assert [(one.first, one.next, one.kind) for one in walk.spans({})] == expected
+        assert [(span.first, span.next, span.kind) for span in walk.spans({})] == expected
 
 
 def test_a_run_of_aborted_records_extends_beyond_the_requested_range(story: Story, client: TestClient) -> None:
     body = ask(client, story, 8)
-    assert [(one["from"], one["to"]) for one in body["spans"]] == [(8, 9)]
+    assert [(span["from"], span["to"]) for span in body["spans"]] == [(8, 9)]
     run = body["only_aborted"]
     assert (run["from"], run["to"], run["records"], run["transactions"]) == (8, 13, 2, 2)
     assert (run["ended_by"], run["first_readable"]) == ("open", None), (
@@ -279,7 +279,7 @@ def test_reading_is_bounded_and_the_leader_reports_open_transactions(story: Stor
         def stopped(offset: int, to: int, bounds: Bounds) -> tuple[int | None, list[str]]:
             walk = SpanBuilder(offset, to)
             at = read(client, find(client, story.topic, 0, offset), walk, bounds)
-            return at, [f"{one.first}-{one.next - 1} {one.kind}" for one in walk.spans({})]
+            return at, [f"{span.first}-{span.next - 1} {span.kind}" for span in walk.spans({})]
 
         at, spans = stopped(0, 1, one_batch)
         assert (at in (1, 2, 3), spans) == (True, ["0-0 unknown"]), (

@@ -37,9 +37,9 @@ RULES = ({"prefix": "batch-", "long_after": "3s", "owner": "reports"},)
 
 def time_out_together(bootstrap: str, name: str) -> list[str]:
     names = [f"{name}-{n}" for n in range(VICTIMS)]
-    left_open = [begin(bootstrap, one, TOPIC, 2_000) for one in names]
+    left_open = [begin(bootstrap, name, TOPIC, 2_000) for name in names]
     wait_until_equal(
-        lambda: {describe_transaction(bootstrap, one).state for one in names},
+        lambda: {describe_transaction(bootstrap, name).state for name in names},
         {"CompleteAbort"},
         f"the states of the ids of {name}",
     )

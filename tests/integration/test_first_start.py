@@ -63,4 +63,4 @@ def test_a_commit_skipped_before_the_first_start_is_decided(version: str, tmp_pa
 
 def _known(bootstrap: str, hangs: list[Hang]) -> set[int]:
     with KafkaClient(ClientSettings.load(bootstrap, None)) as client:
-        return set(describe_owners(client, [one.producer_id for one in hangs]))
+        return set(describe_owners(client, [hang.producer_id for hang in hangs]))

@@ -68,7 +68,10 @@ class Seen(NamedTuple):
     named: Named
 
     def reported(self) -> list[tuple[str, str, str, str]]:
-        return [(one.kind, one.severity, one.title, one.advice) for one in self.observations]
+        return [
+            (observation.kind, observation.severity, observation.title, observation.advice)
+            for observation in self.observations
+        ]
 
     @property
     def observations(self) -> list[Observation]:
@@ -153,12 +156,12 @@ def seen(
             pytest.skip(str(why))
         job.live()
         wait_for(
-            lambda: [1 for one in app.rows(findings) if one.kind in _LOSSES], f"the finding of the loss; {app.log}"
+            lambda: [1 for row in app.rows(findings) if row.kind in _LOSSES], f"the finding of the loss; {app.log}"
         )
         named = wait_until_named(app, TRUTH)
         # the judge looks again, a minute later, for the maker of an id that had too few siblings at first
         wait_until(
-            lambda: [finding_of(one).observation.advice for one in app.rows(findings) if one.kind in _LOSSES],
+            lambda: [finding_of(row).observation.advice for row in app.rows(findings) if row.kind in _LOSSES],
             lambda advice: not any("trace of an outage" in text for text in advice),
             f"advice about the losses that does not mention traces of an outage; {app.log}",
         )
@@ -174,18 +177,18 @@ _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 def test_only_the_staged_loss_and_slowness_are_reported(seen: Seen) -> None:
     """On a slow machine, the job runs for many minutes, and may get one more finding: the information that Flink
     numbers its ids by checkpoint."""
-    numbered = [one for one in seen.observations if one.kind is Kind.CHURN]
-    assert {(one.severity, one.subject.prefix) for one in numbered} <= {(Severity.INFO, "flink-incrementing-")}, (
-        numbered
-    )
-    assert {one.kind for one in seen.findings} <= ALLOWED | {Kind.CHURN}, seen.reported()
-    assert not any("Give each instance" in one.advice for one in seen.observations), seen.reported()
+    numbered = [observation for observation in seen.observations if observation.kind is Kind.CHURN]
+    assert {(observation.severity, observation.subject.prefix) for observation in numbered} <= {
+        (Severity.INFO, "flink-incrementing-")
+    }, numbered
+    assert {finding.kind for finding in seen.findings} <= ALLOWED | {Kind.CHURN}, seen.reported()
+    assert not any("Give each instance" in observation.advice for observation in seen.observations), seen.reported()
 
 
 def test_the_advice_about_the_loss_names_the_log_line_of_flink(seen: Seen) -> None:
-    losses = [one for one in seen.observations if one.kind in _LOSSES]
-    assert all('"Unable to commit transaction"' in one.advice for one in losses), seen.reported()
-    assert not any("trace of an outage" in one.advice for one in losses), seen.reported()
+    losses = [observation for observation in seen.observations if observation.kind in _LOSSES]
+    assert all('"Unable to commit transaction"' in observation.advice for observation in losses), seen.reported()
+    assert not any("trace of an outage" in observation.advice for observation in losses), seen.reported()
 
 
 def test_ids_that_a_job_left_open_are_recognised_as_ids_of_its_sinks(seen: Seen) -> None:
@@ -226,6 +229,6 @@ def test_counts_and_causes_are_those_of_the_log(seen: Seen) -> None:
     counted = {name: (row.commits, aborts_of(row)) for name, row in seen.rows.items() if name in seen.history}
     ends = {name: (commits, sum(aborts.values())) for name, (commits, aborts) in counted.items()}
     assert ends == kafka_tools.ends_of(seen.history), "the counted (commits, aborts) differ from those in the log"
-    timeouts = {name: sum(one.ran_out for one in records) for name, records in seen.history.items()}
+    timeouts = {name: sum(record.ran_out for record in records) for name, records in seen.history.items()}
     assert {name: aborts.get(CauseCode.TIMEOUT, 0) for name, (_, aborts) in counted.items()} == timeouts
     assert sum(timeouts.values()) > 0

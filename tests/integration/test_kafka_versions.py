@@ -87,7 +87,7 @@ def _lists(client: KafkaClient, reported: Versions, version: int, **filters: Any
     request = ListTransactionsRequest(
         state_filters=[], producer_id_filters=[], min_version=version, max_version=version, **filters
     )
-    return [one.transactional_id for one in client.ask(request, NODE).transaction_states] == ["before"]
+    return [state.transactional_id for state in client.ask(request, NODE).transaction_states] == ["before"]
 
 
 def _refuses(write: Callable[[], Hang]) -> bool:

@@ -143,7 +143,9 @@ def test_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> Non
         here.wait_for_finding(Kind.HANGING, lambda one: "e-readers" in one.blocked_groups, producer_id=hang.producer_id)
 
         def reported() -> list[tuple[str, str, int]]:
-            return [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
+            return [
+                (group["topic"], group["relation"], group["offsets_partition"]) for group in here.groups("e-readers")
+            ]
 
         cannot_begin = [("e-orders", "unstable_offsets", hang.partition)]
         wait_until_equal(reported, cannot_begin, f"the reported state of the group ({here.app.log})")
@@ -162,7 +164,7 @@ def test_the_first_offsets_of_a_group_hang_and_the_group_is_named(here: HangLab)
 
         def reported() -> list[tuple[str, int, str, int, int]]:
             names = ("topic", "partition", "relation", "offsets_partition", "producer_id")
-            return [tuple(one[name] for name in names) for one in here.groups("e-first-readers")]
+            return [tuple(group[name] for name in names) for group in here.groups("e-first-readers")]
 
         pending = [("e-first", p, "unstable_offsets", hang.partition, hang.producer_id) for p in (0, 1)]
         wait_until_equal(reported, pending, f"the reported state of the group ({here.app.log})")
@@ -192,11 +194,14 @@ def test_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
     here.create_topic("l-two")
     first = late_write(old_producer(here.connection, "l-first"), "l-two", 0)
     second = never_added(old_producer(here.connection, "l-second"), "l-two", 0)
-    for one in (first, second):
-        here.wait_until_confirmed(one)
+    for hang in (first, second):
+        here.wait_until_confirmed(hang)
 
     def reported() -> list[tuple[int, bool]]:
-        return [(one["start_offset"], one["blocking_now"]) for one in here.partition("l-two")["open_transactions"]]
+        return [
+            (open_transaction["start_offset"], open_transaction["blocking_now"])
+            for open_transaction in here.partition("l-two")["open_transactions"]
+        ]
 
     both = [(first.start_offset, True), (second.start_offset, False)]
     wait_until_equal(reported, both, f"the open transactions on the partition ({here.app.log})")

@@ -58,7 +58,7 @@ def test_a_long_legal_transaction_with_a_group_behind_it(here: HangLab) -> None:
         def relations() -> set[str]:
             """Returns the reported relations of the group, except "unknown". The relation is rightly unknown until the
             group has committed the offsets that it read."""
-            return {one["relation"] for one in here.groups("b-readers")} - {"unknown"}
+            return {group["relation"] for group in here.groups("b-readers")} - {"unknown"}
 
         assert wait_for(relations, f"the group that waits; {here.app.log}") <= {"stopped", "will_stop"}
         blocked = here.wait_for_finding(

@@ -157,4 +157,4 @@ def planner_of(app: Ingest) -> psutil.Process:
     """Returns one of the processes that plan the reads."""
     assert app.host is not None
     own = with_environment("TXNSCOPE_TEST_HOST", app.host.name)
-    return wait_for(lambda: [one for one in own if one.name() == PLANNER], "a planner")[-1]
+    return wait_for(lambda: [process for process in own if process.name() == PLANNER], "a planner")[-1]

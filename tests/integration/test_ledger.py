@@ -149,6 +149,6 @@ def test_counts_match_the_logs_of_kafka_even_after_a_kill(
             shown = client.get(f"/api/v1/clusters/test/partitions/{TOPIC}/0/markers?limit=1").json()
             (newest,) = shown["items"]
             assert (newest["transactional_id"], newest["marker"]) == ("ledger", "COMMIT")
-            sources = {one["source"]: one for one in client.get("/api/v1/clusters/test").json()["sources"]}
+            sources = {source["source"]: source for source in client.get("/api/v1/clusters/test").json()["sources"]}
             assert sources[SourceName.LEDGER]["caught_up"]
             assert sources[SourceName.LEDGER]["position"] == sum(ends(broker).values())

@@ -89,7 +89,7 @@ def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
         (cluster,) = app.rows(clusters)
         with engine.connect() as connection:
             known = load(connection, cluster.id, wall_clock_ms())
-        finding = next(one for (kind, _), one in known.items() if kind == Kind.HANGING)
+        finding = next(finding for (kind, _), finding in known.items() if kind == Kind.HANGING)
         way = way_out(finding, cluster.id, client, engine.connect, wall_clock_ms)
     assert (way.marker, way.topic, way.start_offset) == ("ABORT", "orders-a", 0)
 

@@ -60,7 +60,7 @@ def watched(other: Other, directory: Path) -> AbstractContextManager[HangLab]:
 
 
 def log_source(lab: HangLab) -> Any:
-    return next(one for one in lab.get("")["sources"] if one["source"] == SourceName.TRANSACTION_LOG)
+    return next(source for source in lab.get("")["sources"] if source["source"] == SourceName.TRANSACTION_LOG)
 
 
 def wait_until_unjudged(lab: HangLab, topic: str) -> Any:
@@ -85,7 +85,7 @@ def assert_no_absurd_times(lab: HangLab, *topics: str) -> None:
         assert "1970-" not in lab.rest.get(f"/api/v1/clusters/{CLUSTER}/partitions/{topic}/0").text
     samples = re.findall(r"^(kafka_txn_\w+_timestamp_seconds)(?:\{.*\})? (\S+)$", lab.rest.get("/metrics").text, re.M)
     assert samples
-    assert [one for one in samples if 0 < float(one[1]) < FIRST_TIME_MS / 1000] == []
+    assert [sample for sample in samples if 0 < float(sample[1]) < FIRST_TIME_MS / 1000] == []
 
 
 @pytest.mark.spark
@@ -148,7 +148,7 @@ def test_hangs_on_a_cluster_without_a_transaction_log_are_likely(version: str, o
             unjudged = wait_until_unjudged(lab, topic)
             assert NO_LOG in unjudged["why"]
             lab.assert_nothing_hung(topic)
-        assert {one.kind for one in lab.app.rows(findings)} <= {Kind.HANGING}
+        assert {row.kind for row in lab.app.rows(findings)} <= {Kind.HANGING}
         assert_no_absurd_times(lab, *topics)
 
 

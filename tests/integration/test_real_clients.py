@@ -80,10 +80,12 @@ class Seen(NamedTuple):
         """Returns, by id, the number of transactions that were aborted after their timeout. The coordinator aborts most
         of them. A restarting application aborts a few in the seconds before the coordinator's scan. The log does not
         show who aborted a transaction."""
-        return Counter(name for name, records in self.history.items() for one in records if one.ran_out)
+        return Counter(name for name, records in self.history.items() for record in records if record.ran_out)
 
     def reported(self) -> list[tuple[str, str, int, str]]:
-        return [(one.kind, _about(one), one.count, finding_of(one).summary) for one in self.findings]
+        return [
+            (finding.kind, _about(finding), finding.count, finding_of(finding).summary) for finding in self.findings
+        ]
 
     def needs(self, *names: str) -> None:
         """Skips the test if the library of one of the clients `names` is not available."""
@@ -127,15 +129,15 @@ def _about(finding: Any) -> str:
 def test_timeouts_and_churn_are_the_only_findings(seen: Seen) -> None:
     """Only the application with random ids has churn: a first rolling start is no churn. No transaction hangs. A
     restart is no fencing conflict."""
-    assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, (
+    assert {finding.kind for finding in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, (
         seen.reported()
     )
-    assert [_about(one) for one in seen.findings if one.kind == Kind.CHURN] == [CHURN], seen.reported()
+    assert [_about(finding) for finding in seen.findings if finding.kind == Kind.CHURN] == [CHURN], seen.reported()
     timed_out = seen.ran_out()
     wrong = [
-        _about(one)
-        for one in seen.findings
-        if one.kind == Kind.TIMED_OUT and not any(name.startswith(_about(one)) for name in timed_out)
+        _about(finding)
+        for finding in seen.findings
+        if finding.kind == Kind.TIMED_OUT and not any(name.startswith(_about(finding)) for name in timed_out)
     ]
     assert wrong == [], f"{seen.reported()}; the log has timeouts of {timed_out}"
 
@@ -170,7 +172,10 @@ def test_the_page_first_explains_a_restart_after_a_kill_as_a_restart(seen: Seen,
 def test_commits_and_aborts_are_those_of_the_log(seen: Seen) -> None:
     counted = {name: (ends.commits, sum(ends.aborts.values())) for name, ends in seen.counted.items()}
     of_log = {
-        name: (sum(one.state == states.COMPLETE_COMMIT for one in records), sum(one.is_abort for one in records))
+        name: (
+            sum(record.state == states.COMPLETE_COMMIT for record in records),
+            sum(record.is_abort for record in records),
+        )
         for name, records in seen.history.items()
     }
     differ = {name: (counted.get(name), of_log[name]) for name in of_log if counted.get(name) != of_log[name]}
@@ -197,12 +202,13 @@ def test_kafka_streams_ends_transactions_by_fence_or_abort_after_a_kill(seen: Se
     causes_seen: Counter[str] = Counter()
     for name in (one for one in seen.counted if one.startswith((SHOP, SHIPPING))):
         records = seen.history[name]
-        aborts = [one for one in records if one.is_abort]
-        timeouts = [one for one in aborts if one.ran_out]
-        left_open = sum(one.start_ms < killed_ms <= one.last_update_ms for one in aborts)
-        too_old = sum(one.last_update_ms >= killed_ms for one in timeouts)
+        aborts = [record for record in records if record.is_abort]
+        timeouts = [abort for abort in aborts if abort.ran_out]
+        left_open = sum(abort.start_ms < killed_ms <= abort.last_update_ms for abort in aborts)
+        too_old = sum(timeout.last_update_ms >= killed_ms for timeout in timeouts)
         started = sum(
-            (one.state, after.state) == (states.COMPLETE_ABORT, states.EMPTY) for one, after in pairwise(records)
+            (printed.state, after.state) == (states.COMPLETE_ABORT, states.EMPTY)
+            for printed, after in pairwise(records)
         )
         said = Counter(seen.counted[name].aborts)
         what = f"{name}: {said}, {left_open} left open, {too_old} of these timed out, {started} starts after an abort"

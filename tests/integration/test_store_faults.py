@@ -70,8 +70,8 @@ def locked(file: Path) -> Iterator[None]:
 
 def replace(file: Path, other: Path) -> None:
     """Replaces the file by another one, as an operator does to restore a backup."""
-    for one in all_of(file):
-        one.unlink()
+    for path in all_of(file):
+        path.unlink()
     other.rename(file)
 
 
@@ -107,8 +107,8 @@ def test_store_faults_neither_lose_nor_repeat_a_count(app: Supervised, broker_43
     app.wait_for_id(2, 3)
     assert set(app.gaps()) == {"away"}
 
-    for one in all_of(app.file):
-        one.unlink()
+    for path in all_of(app.file):
+        path.unlink()
     app.wait_for_text(f"ERROR store {app.url}: its file was deleted")
     app.wait_for_id(0, 0)
     transact(producer, ID)

@@ -99,7 +99,7 @@ def test_only_a_transaction_with_a_manual_marker_is_torn(
         write(producer, a, b)
         producer.end(commit=True)
         assert wait_until_audited(app, 22) == {"whole": 21, "torn": 1}
-        assert [one.id for one in app.findings(Kind.TORN)] == [torn.id]
+        assert [finding.id for finding in app.findings(Kind.TORN)] == [torn.id]
 
 
 def tailed(app: Ingest) -> dict[str, str]:

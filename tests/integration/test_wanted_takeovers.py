@@ -88,7 +88,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         (cluster,) = app.rows(clusters)
         with app.reader() as engine, engine.connect() as connection:
             known = behaviours(connection, cluster.id, [name.encode() for name in rows])
-        makers = {one.name: application_of(one, known, {SOURCE: PARTITIONS}) for one in known}
+        makers = {behaviour.name: application_of(behaviour, known, {SOURCE: PARTITIONS}) for behaviour in known}
         named = {framework: wait_until_named(app, truth) for framework, truth in TRUTH.items()}
         return Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), makers, named)
 
@@ -99,7 +99,9 @@ def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
     with feeding(broker.bootstrap), Client(command, directory / "spring-1.log") as first:
         first.wait_for(READY)
         wait_until_equal(
-            lambda: [one for one in RELAYS if not app.counts().get(one)], [], "the relays without counted transactions"
+            lambda: [relay for relay in RELAYS if not app.counts().get(relay)],
+            [],
+            "the relays without counted transactions",
         )
         for _ in range(REBALANCES):
             with Client(command, directory / "spring-2.log") as second:
@@ -126,7 +128,7 @@ def feeding(bootstrap: str) -> Iterator[None]:
 
 
 def test_wanted_takeovers_cause_no_finding(seen: Seen) -> None:
-    assert [(one.kind, finding_of(one).summary) for one in seen.findings] == []
+    assert [(finding.kind, finding_of(finding).summary) for finding in seen.findings] == []
 
 
 def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
@@ -148,7 +150,9 @@ def test_each_id_has_the_application_that_its_framework_is_configured_with(
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
     """If a worker waits too long for the others, Connect begins the round again, and fences the tasks again."""
     fences = {
-        name: sum(one.state == states.EMPTY and one.timeout_ms == FENCED_WITH_MS for one in seen.history[name])
+        name: sum(
+            printed.state == states.EMPTY and printed.timeout_ms == FENCED_WITH_MS for printed in seen.history[name]
+        )
         for name in TASK_IDS
     }
     assert min(fences.values()) >= ROUNDS, fences

@@ -136,7 +136,7 @@ def committed_without_listing(connection: Connection, name: str, topic: str) -> 
     new.produce(topic, 1, [b"listed"])
     new._sequences[topic, 0] = old._sequences[topic, 0]
     new.produce(topic, 0, [b"not listed"])
-    assert [list(one.partitions) for one in describe(connection, name).topics] == [[1]]
+    assert [list(topic.partitions) for topic in describe(connection, name).topics] == [[1]]
     new.end(commit=True)
     assert hang.open in open_on(connection, topic, 0)
     return hang._replace(decision="unknown")

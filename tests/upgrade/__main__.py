@@ -55,7 +55,7 @@ def main() -> int:
 
 def lines(result: Result) -> Iterator[Line]:
     together, alone, age, stood = (
-        max(getattr(one, name) for one in result.polled.phases.values())
+        max(getattr(phase, name) for phase in result.polled.phases.values())
         for name in ("together", "alone", "age", "stood")
     )
     ends = result.ends
@@ -66,7 +66,7 @@ def lines(result: Result) -> Iterator[Line]:
     yield Line("history equals Kafka's log, id by id", _yes(ends.are_exact), "yes", ends.are_exact)
     yield Line("data gaps", str(len(result.gaps)), "0", not result.gaps)
     yield Line("records that were not decoded", str(len(result.rejects)), "0", not result.rejects)
-    others = [one for one in result.hangs if one != result.injected]
+    others = [hang for hang in result.hangs if hang != result.injected]
     yield Line("false: confirmed, but not hanging", str(len(others)), "0", not others)
     yield Line("findings of lost records", str(len(result.lost)), "0", not result.lost)
     yield Line("the hanging transaction's finding stayed", _yes(result.is_kept), "yes", result.is_kept)
@@ -97,8 +97,8 @@ def reported(result: Result, bars: list[Line]) -> Iterator[str]:
     yield from _phases(result.polled)
     if not result.ends.are_exact:
         yield f"  {result.ends}"
-    for one in result.hangs:
-        yield f"  confirmed as hanging: {one}" + (" (injected)" if one == result.injected else " FALSE")
+    for hang in result.hangs:
+        yield f"  confirmed as hanging: {hang}" + (" (injected)" if hang == result.injected else " FALSE")
 
 
 def _phases(polled: Polled) -> Iterator[str]:

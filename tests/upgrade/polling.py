@@ -148,14 +148,14 @@ class Polling:
     def _note_good(self, port: int, path: str) -> None:
         with self._lock:
             now = time.monotonic()
-            newest = max(self._good_s[one, path] for one in self._ports)
+            newest = max(self._good_s[port, path] for port in self._ports)
             self._phase.together = max(self._phase.together, now - newest)
             self._phase.alone = max(self._phase.alone, now - self._good_s[port, path])
             self._good_s[port, path] = now
             self.polled.answers += 1
 
     def _note_age(self, cluster: Any) -> None:
-        as_of = {one["source"]: one["as_of"] for one in cluster["sources"]}
+        as_of = {source["source"]: source["as_of"] for source in cluster["sources"]}
         now = time.time()
         with self._lock:
             for source in _SOURCES:

@@ -162,9 +162,9 @@ class Stages:
 
     def check(self) -> None:
         """Raises AssertionError if a process has ended by itself."""
-        for one in (self._job, *self._services.values()):
-            if one is not None:
-                one.check()
+        for running in (self._job, *self._services.values()):
+            if running is not None:
+                running.check()
 
     def stay(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -173,9 +173,9 @@ class Stages:
             time.sleep(min(1.0, max(until - time.monotonic(), 0.0)))
 
     def kill(self) -> None:
-        for one in (self._job, *self._services.values()):
-            if one is not None:
-                one.stop()
+        for running in (self._job, *self._services.values()):
+            if running is not None:
+                running.stop()
 
 
 def run(plan: Plan) -> Result:

@@ -181,10 +181,10 @@ class Cluster:
     def write(self, producer_id: int, epoch: int, txn: Txn | None) -> bool:
         """Appends a data batch of a client. Returns False if there is no leader, or if the leader refuses the epoch or
         the sequence number."""
-        seen = [one for one in self.data if one.producer_id == producer_id]
-        if not self.has_leader or any(epoch < one.epoch for one in seen):
+        seen = [batch for batch in self.data if batch.producer_id == producer_id]
+        if not self.has_leader or any(epoch < batch.epoch for batch in seen):
             return False
-        if any(one.is_foreign and one.epoch == epoch for one in seen):
+        if any(batch.is_foreign and batch.epoch == epoch for batch in seen):
             return False  # the leader refuses the sequence number
         self._append_data(producer_id, epoch, self.now_ms + self.client_skew_ms, txn=txn)
         return True
@@ -223,9 +223,9 @@ class Cluster:
 
     def _append_data(self, producer_id: int, epoch: int, at_ms: int, *, txn: Txn | None) -> None:
         self._watermark_lags = 0  # the write is acknowledged, so the followers have reported their positions
-        earlier = [one for one in self.data if (one.producer_id, one.epoch) == (producer_id, epoch)]
+        earlier = [batch for batch in self.data if (batch.producer_id, batch.epoch) == (producer_id, epoch)]
         self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, self.leader_epoch, txn))
-        self.data[-1].sequence = sum(not one.is_marker for one in earlier)
+        self.data[-1].sequence = sum(not batch.is_marker for batch in earlier)
 
     def append_marker(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
         at_ms = self.now_ms + self.leader_skew_ms
@@ -314,7 +314,7 @@ class Cluster:
 
     def _is_open(self, txn: Txn) -> bool:
         """Returns whether the judged partition has an open entry of the transaction's producer id and epoch."""
-        mine = [one for one in self.data if one.producer_id == txn.producer_id]
+        mine = [batch for batch in self.data if batch.producer_id == txn.producer_id]
         return bool(mine) and not mine[-1].is_marker and mine[-1].epoch == txn.epoch
 
     def end(self, *, is_commit: bool, by_old_request: bool = False) -> bool:
@@ -340,12 +340,12 @@ class Cluster:
         self.state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
         self._append_txn(self.state)
         self.unmarked = set(txn.listed)
-        for one in self.data:
+        for batch in self.data:
             # under the old protocol, a batch belongs to the transaction only if its partition was added
-            is_its = self.protocol is Protocol.TV2 and one.txn is txn
-            is_due = is_its or (JUDGED in txn.listed and one.producer_id == txn.producer_id)
-            if is_due and not one.is_marker and one.fate is None:
-                one.fate = is_commit
+            is_its = self.protocol is Protocol.TV2 and batch.txn is txn
+            is_due = is_its or (JUDGED in txn.listed and batch.producer_id == txn.producer_id)
+            if is_due and not batch.is_marker and batch.fate is None:
+                batch.fate = is_commit
 
     def _append_txn(self, state: int) -> None:
         txn = self.txn

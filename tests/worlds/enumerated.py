@@ -172,7 +172,7 @@ class _Play:
             return
         if self._world.protocol is Protocol.TV2 and txn.epoch == cluster.epoch:
             return
-        if any(one.producer_id == txn.producer_id and one.txn not in (None, txn) for one in cluster.data):
+        if any(batch.producer_id == txn.producer_id and batch.txn not in (None, txn) for batch in cluster.data):
             return  # the leader refuses the sequence number
         cluster.write(txn.producer_id, txn.epoch, txn)
 

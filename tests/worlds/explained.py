@@ -53,21 +53,21 @@ class Partition(NamedTuple):
 
     @staticmethod
     def of(topic: str, data: bytes) -> Partition:
-        batches = [one for one in read_batches(data) if isinstance(one, Batch)]
+        batches = [batch for batch in read_batches(data) if isinstance(batch, Batch)]
         pieces = list(map(piece_of, batches))
         begins: dict[int, int] = {}
-        for one in pieces:
-            if one.is_control:
-                begins.pop(one.producer_id, None)
-            elif one.is_transactional:
-                begins.setdefault(one.producer_id, one.first)
+        for piece in pieces:
+            if piece.is_control:
+                begins.pop(piece.producer_id, None)
+            elif piece.is_transactional:
+                begins.setdefault(piece.producer_id, piece.first)
         end = pieces[-1].next if pieces else 0
         return Partition(topic, data, batches, end, min(begins.values(), default=end))
 
     def fetched(self, at: int) -> bytes:
         """Returns the answer of the leader: the log from the batch that contains the offset `at`, with at least one
         whole batch."""
-        first = self.batches[bisect_right(self.batches, at, key=lambda one: one.header.next_offset)]
+        first = self.batches[bisect_right(self.batches, at, key=lambda batch: batch.header.next_offset)]
         return self.data[first.position : first.position + max(AT_ONCE, first.size)]
 
 
@@ -87,28 +87,32 @@ def service(url: str, now_ms: int) -> Iterator[TestClient]:
         yield client
 
 
-def live(client: TestClient, one: Partition, offset: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+def live(client: TestClient, partition: Partition, offset: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Returns the service's answer about the offsets from `offset` to the end of the partition."""
 
     def fetch(_: object, place: PartitionEnds, at: int, max_bytes: int) -> Fetched:
-        return Fetched(one.topic, 0, 0, one.high_watermark, one.last_stable_offset, 0, one.fetched(at))
+        return Fetched(
+            partition.topic, 0, 0, partition.high_watermark, partition.last_stable_offset, 0, partition.fetched(at)
+        )
 
     def refuse(*_: object) -> None:
-        raise KafkaRefused(NoPermission(one.topic, (DESCRIBE,)))
+        raise KafkaRefused(NoPermission(partition.topic, (DESCRIBE,)))
 
-    patch.setattr(offsets_reading, "find", lambda *_: PartitionEnds(one.topic, 0, "T", 1, 5, 0, 0, one.high_watermark))
+    patch.setattr(
+        offsets_reading, "find", lambda *_: PartitionEnds(partition.topic, 0, "T", 1, 5, 0, 0, partition.high_watermark)
+    )
     patch.setattr(offsets_reading, "_fetch", fetch)
     patch.setattr(offsets_reading, "describe_producers", refuse)
-    path = f"/api/v1/clusters/orders/partitions/{one.topic}/0/offsets/{offset}"
-    answer = client.get(path, params={"to": one.high_watermark})
+    path = f"/api/v1/clusters/orders/partitions/{partition.topic}/0/offsets/{offset}"
+    answer = client.get(path, params={"to": partition.high_watermark})
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
 
 
-def from_files(files: Sequence[Path], one: Partition, offset: int) -> dict[str, Any]:
+def from_files(files: Sequence[Path], partition: Partition, offset: int) -> dict[str, Any]:
     """Returns the explanation of the same offsets as `live`, from segment files."""
-    explanation, _ = explain_segments(list(map(str, files)), offset, one.high_watermark, (one.topic, 0))
+    explanation, _ = explain_segments(list(map(str, files)), offset, partition.high_watermark, (partition.topic, 0))
     found: dict[str, Any] = json.loads(to_json(explanation))
     return found
 

@@ -165,8 +165,12 @@ class Run:
             txn = self.random.choice(self.zombies)
             if self.cluster.protocol is Protocol.TV2 and txn.epoch == self.cluster.epoch:
                 return
-            mine = [one for one in self.cluster.data if one.producer_id == txn.producer_id and not one.is_marker]
-            if all(one.txn is txn for one in mine if one.epoch == txn.epoch and one.txn not in self._before(txn)):
+            mine = [
+                batch for batch in self.cluster.data if batch.producer_id == txn.producer_id and not batch.is_marker
+            ]
+            if all(
+                batch.txn is txn for batch in mine if batch.epoch == txn.epoch and batch.txn not in self._before(txn)
+            ):
                 self.cluster.write(txn.producer_id, txn.epoch, txn)  # otherwise the leader refuses the sequence number
 
     def _before(self, txn: Txn) -> list[Txn | None]:
@@ -178,7 +182,7 @@ class Run:
         producer_id = cluster.producer_id if self.random.random() < 0.8 else 77
         # a write after committed records whose marker was skipped could not be distinguished from them
         mine = open_entries(cluster).get(producer_id, [])
-        if any(one.txn is not None and one.txn.is_commit for one in mine):
+        if any(batch.txn is not None and batch.txn.is_commit for batch in mine):
             return
         cluster.write(producer_id, max(cluster.epoch, 0), None)
 
@@ -208,8 +212,8 @@ class Run:
                 continue
             if not self.observer.is_running or not self.cluster.has_leader or self._is_early(batches):
                 continue
-            for one in markers_before(self.cluster, producer_id, batches[0].offset):
-                found = verdict(self.cluster, self.observer, producer_id, batches, markers_from=one.offset + 1)
+            for marker in markers_before(self.cluster, producer_id, batches[0].offset):
+                found = verdict(self.cluster, self.observer, producer_id, batches, markers_from=marker.offset + 1)
                 self.refuse_harm(batches, found.decision, found)
             found = verdict(self.cluster, self.observer, producer_id, batches)
             if self.check(batches, found.decision, found) and found.open_question is not None:
@@ -229,7 +233,7 @@ class Run:
     def _is_early(self, batches: list[Batch]) -> bool:
         """Returns whether one of the batches belongs to the present transaction of an old client. The judge then waits
         for an AddPartitionsToTxn in flight."""
-        is_present = any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
+        is_present = any(batch.txn is not None and batch.txn is self.cluster.txn for batch in batches)
         return self.cluster.protocol is Protocol.OLD and is_present
 
     def _has_present(self, batches: list[Batch]) -> bool:
@@ -238,7 +242,7 @@ class Run:
         fenced before a marker is written."""
         txn = self.cluster.txn
         is_open = txn is not None and txn.is_commit is None and bool(txn.listed)
-        return is_open and any(one.txn is txn for one in batches)
+        return is_open and any(batch.txn is txn for batch in batches)
 
     def check(self, batches: list[Batch], decision: str, said: object) -> bool:
         """Checks the decision. If the decision is new, counts it and returns True. Raises Wrong, with the text of
@@ -254,13 +258,13 @@ class Run:
     def refuse_harm(self, batches: list[Batch], decision: str, said: object) -> None:
         """Raises Wrong if the marker of the decision would do harm, or if an earlier decision called for the opposite
         marker."""
-        committed = [one for one in batches if one.fate]
+        committed = [batch for batch in batches if batch.fate]
         key = batches[0].producer_id, batches[0].offset
         if decision != Decided.UNKNOWN and self.cluster.is_foreign(batches):
             raise Wrong(f"{decision} of records of another cluster: {batches} {said}")
         if decision in (Decided.ABORT, Decided.NONE) and (committed or self._has_present(batches)):
             raise Wrong(f"ABORT may lose {committed or batches}: {said}")
-        if decision == Decided.COMMIT and (not batches[0].fate or any(one.fate is False for one in batches)):
+        if decision == Decided.COMMIT and (not batches[0].fate or any(batch.fate is False for batch in batches)):
             raise Wrong(f"COMMIT of records that were never committed: {batches} {said}")
         before = Decided.UNKNOWN if self.cluster.is_foreign(batches) else self.decided.get(key, Decided.UNKNOWN)
         if Decided.UNKNOWN not in (before, decision) and (before == World.COMMIT) != (decision == Decided.COMMIT):
@@ -268,15 +272,15 @@ class Run:
 
     def kind_of(self, batches: list[Batch], decision: str) -> str:
         """Returns the class of history under which the decision is counted."""
-        if any(one.is_foreign for one in batches):
+        if any(batch.is_foreign for batch in batches):
             return FOREIGN if self.cluster.is_foreign(batches) else COPIED
-        if decision == Decided.UNKNOWN and len({bool(one.fate) for one in batches}) > 1:
+        if decision == Decided.UNKNOWN and len({bool(batch.fate) for batch in batches}) > 1:
             return MIXED
-        if any(one.txn is not None and JUDGED not in one.txn.listed for one in batches[1:]):
+        if any(batch.txn is not None and JUDGED not in batch.txn.listed for batch in batches[1:]):
             return UNLISTED
         if self.was_cleaned:
             return CLEANED
-        if any(one.txn is not None and one.txn.kept_epoch for one in batches):
+        if any(batch.txn is not None and batch.txn.kept_epoch for batch in batches):
             return KEPT
         return WHILE_RUNNING if batches[0].offset >= self.observer.began_at else FIRST_START
 

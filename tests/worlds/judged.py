@@ -133,7 +133,11 @@ class Judged:
         self._judge.round(self.now_ms)
         with self._store.reader.connect() as connection:
             known = load(connection, self._id, self.now_ms)
-        return [one for (kind, _), one in known.items() if kind == Kind.HANGING and one.status == Status.CONFIRMED]
+        return [
+            finding
+            for (kind, _), finding in known.items()
+            if kind == Kind.HANGING and finding.status == Status.CONFIRMED
+        ]
 
     def _read_log(self) -> None:
         if not self._cluster.log_tells_its_end:
@@ -145,7 +149,7 @@ class Judged:
 
     def _read_to(self, hi: int) -> None:
         cluster, lo = self._cluster, self._next_offset
-        gone = [one.offset for one in cluster.log[lo:hi] if one.is_removed]
+        gone = [record.offset for record in cluster.log[lo:hi] if record.is_removed]
         read = RangeRead(
             partition=LOG_PARTITION,
             topic_id="L",
@@ -165,7 +169,7 @@ class Judged:
             hole_end=gone[-1] + 1 if gone else 0,
             topic_partitions=self._log_partitions,
         )
-        entries = [_entry(one) for one in cluster.log[lo:hi] if not one.is_removed]
+        entries = [_entry(record) for record in cluster.log[lo:hi] if not record.is_removed]
         self._log.apply(batch(entries, read), self.now_ms)
         self._next_offset = hi
 
@@ -196,8 +200,14 @@ class Judged:
 
     def _described(self, lso: int, at_ms: int) -> StalledRead:
         opened = tuple(
-            OpenEntry(one.producer_id, one.producer_epoch, one.transaction_start_offset, -1, one.last_timestamp_ms)
-            for one in self._open()
+            OpenEntry(
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.transaction_start_offset,
+                -1,
+                producer.last_timestamp_ms,
+            )
+            for producer in self._open()
         )
         at = self._cluster.data[lso]
         first = FirstBatch(at.offset, at.producer_id, at.epoch, True, at.is_marker, at.timestamp_ms, at.timestamp_ms)
@@ -240,26 +250,30 @@ class Judged:
         return answers
 
 
-def _entry(one: LogRecord) -> Entry:
-    if one.state == EXPIRED:
+def _entry(log_record: LogRecord) -> Entry:
+    if log_record.state == EXPIRED:
         return Entry(
-            one.key.encode(), NO_RECORD._replace(offset=one.offset, timestamp_ms=one.timestamp_ms, state=EXPIRED), ()
+            log_record.key.encode(),
+            NO_RECORD._replace(offset=log_record.offset, timestamp_ms=log_record.timestamp_ms, state=EXPIRED),
+            (),
         )
     record = Stored(
-        offset=one.offset,
-        timestamp_ms=one.timestamp_ms,
-        leader_epoch=one.leader_epoch,
-        state=one.state,
-        producer_id=one.producer_id,
-        producer_epoch=one.producer_epoch,
+        offset=log_record.offset,
+        timestamp_ms=log_record.timestamp_ms,
+        leader_epoch=log_record.leader_epoch,
+        state=log_record.state,
+        producer_id=log_record.producer_id,
+        producer_epoch=log_record.producer_epoch,
         timeout_ms=TIMEOUT_MS,
-        last_update_ms=one.timestamp_ms,
-        start_ms=one.start_ms,
-        client_transaction_version=one.version,
-        previous_producer_id=one.previous_producer_id,
-        partition_count=len(one.partitions),
+        last_update_ms=log_record.timestamp_ms,
+        start_ms=log_record.start_ms,
+        client_transaction_version=log_record.version,
+        previous_producer_id=log_record.previous_producer_id,
+        partition_count=len(log_record.partitions),
     )
-    return Entry(one.key.encode(), record, tuple(Participants(topic, (0,)) for topic in sorted(one.partitions)))
+    return Entry(
+        log_record.key.encode(), record, tuple(Participants(topic, (0,)) for topic in sorted(log_record.partitions))
+    )
 
 
 def batches_of(cluster: Cluster, finding: Finding) -> list[Batch] | None:

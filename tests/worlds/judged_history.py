@@ -123,7 +123,7 @@ class JudgedRun(Run):
         if cluster.txn is None or JUDGED not in cluster.txn.listed:
             return False
         is_due = cluster.state == ONGOING or JUDGED in cluster.unmarked
-        return is_due and any(one.txn is cluster.txn for one in batches)
+        return is_due and any(batch.txn is cluster.txn for batch in batches)
 
 
 def draw_judged(store: Store, seed: int, tally: Tally) -> JudgedRun:

@@ -80,34 +80,34 @@ class Observer:
 def history_of(cluster: Cluster) -> LogHistory:
     """Returns the remaining content of the transaction log: the records of the id, and the offsets of removed
     records."""
-    holes = tuple(Range(one.offset, one.offset + 1) for one in cluster.log if one.is_removed)
-    kept = [one for one in cluster.log if one.key == "id" and not one.is_removed]
+    holes = tuple(Range(record.offset, record.offset + 1) for record in cluster.log if record.is_removed)
+    kept = [record for record in cluster.log if record.key == "id" and not record.is_removed]
     records = tuple(
         NO_RECORD._replace(
-            offset=one.offset,
-            timestamp_ms=one.timestamp_ms,
-            leader_epoch=one.leader_epoch,
-            state=one.state,
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
-            client_transaction_version=one.version,
-            previous_producer_id=one.previous_producer_id,
-            start_ms=one.start_ms,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            leader_epoch=record.leader_epoch,
+            state=record.state,
+            producer_id=record.producer_id,
+            producer_epoch=record.producer_epoch,
+            client_transaction_version=record.version,
+            previous_producer_id=record.previous_producer_id,
+            start_ms=record.start_ms,
         )
-        for one in kept
+        for record in kept
     )
-    listing = frozenset(one.offset for one in kept if JUDGED in one.partitions)
+    listing = frozenset(record.offset for record in kept if JUDGED in record.partitions)
     return LogHistory(LOG_PARTITION, len(cluster.log), records, listing, holes)
 
 
 def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
     """Returns a mapping from each producer id to its data batches that no marker has ended."""
     found: dict[int, list[Batch]] = {}
-    for one in cluster.data:
-        if one.is_marker:
-            found.pop(one.producer_id, None)
-        elif one.producer_id >= 0:
-            found.setdefault(one.producer_id, []).append(one)
+    for batch in cluster.data:
+        if batch.is_marker:
+            found.pop(batch.producer_id, None)
+        elif batch.producer_id >= 0:
+            found.setdefault(batch.producer_id, []).append(batch)
     return found
 
 
@@ -119,9 +119,11 @@ def last_stable_offset(cluster: Cluster) -> int:
 
 def markers_before(cluster: Cluster, producer_id: int, offset: int, since: int = 0) -> tuple[Marker, ...]:
     return tuple(
-        Marker(one.offset, one.epoch, one.timestamp_ms, one.is_commit, one.leader_epoch, one.coordinator_epoch)
-        for one in cluster.data
-        if one.is_marker and one.producer_id == producer_id and since <= one.offset < offset
+        Marker(
+            batch.offset, batch.epoch, batch.timestamp_ms, batch.is_commit, batch.leader_epoch, batch.coordinator_epoch
+        )
+        for batch in cluster.data
+        if batch.is_marker and batch.producer_id == producer_id and since <= batch.offset < offset
     )
 
 
@@ -129,8 +131,8 @@ def facts_of(cluster: Cluster, history: LogHistory | None, batches: list[Batch],
     """Returns the facts about the entry of `batches`, from complete reads. Markers were read from the offset
     `markers_from` on."""
     first, last = batches[0], batches[-1]
-    earlier = [one for one in cluster.data[: first.offset] if one.producer_id == first.producer_id]
-    is_first = not markers_from and all(one.epoch != first.epoch or one.is_marker for one in earlier)
+    earlier = [batch for batch in cluster.data[: first.offset] if batch.producer_id == first.producer_id]
+    is_first = not markers_from and all(batch.epoch != first.epoch or batch.is_marker for batch in earlier)
     return EntryFacts(
         history=history,
         markers=markers_before(cluster, first.producer_id, first.offset, markers_from),
@@ -138,7 +140,7 @@ def facts_of(cluster: Cluster, history: LogHistory | None, batches: list[Batch],
         batches=Batches(
             start_offset=first.offset,
             last_offset=last.offset,
-            epochs=Epochs(min(one.epoch for one in batches), max(one.epoch for one in batches)),
+            epochs=Epochs(min(batch.epoch for batch in batches), max(batch.epoch for batch in batches)),
             first=FirstBatch(first.epoch, first.sequence, first.timestamp_ms, first.leader_epoch, is_first),
             last_leader_epoch=last.leader_epoch,
             is_whole=True,
@@ -159,7 +161,7 @@ def verdict(
         producer_id=producer_id,
         producer_epoch=batches[-1].epoch,
         start_offset=batches[0].offset,
-        newest_ms=max(one.timestamp_ms for one in batches),
+        newest_ms=max(batch.timestamp_ms for batch in batches),
         transactional_id=b"id",
         log_partition=LOG_PARTITION,
         samples=observer.samples(),
@@ -177,7 +179,7 @@ def verdict_without_owner(cluster: Cluster, batches: list[Batch]) -> Verdict:
         producer_id=batches[0].producer_id,
         producer_epoch=batches[-1].epoch,
         start_offset=batches[0].offset,
-        newest_ms=max(one.timestamp_ms for one in batches),
+        newest_ms=max(batch.timestamp_ms for batch in batches),
         transactional_id=None,
         log_partition=-1,
         samples=(),

@@ -65,28 +65,28 @@ def history_of(seed: int, lo: int) -> History:
     for _ in range(STEPS):
         run.step()
     own = seed * 100_000
-    log = b"".join(_record(one, seed, lo, own) for one in cluster.log if not one.is_removed)
-    data = b"".join(_batch(one, own) for one in cluster.data)
+    log = b"".join(_record(record, seed, lo, own) for record in cluster.log if not record.is_removed)
+    data = b"".join(_batch(batch, own) for batch in cluster.data)
     return History(cluster, Partition.of(f"y{seed}", data), log)
 
 
-def _record(one: LogRecord, seed: int, lo: int, own: int) -> bytes:
-    topics = [(f"y{seed}" if name == JUDGED else "other", [0]) for name in sorted(one.partitions)]
-    previous = one.previous_producer_id
+def _record(record: LogRecord, seed: int, lo: int, own: int) -> bytes:
+    topics = [(f"y{seed}" if name == JUDGED else "other", [0]) for name in sorted(record.partitions)]
+    previous = record.previous_producer_id
     data = (
         build.value(
-            producer_id=own + one.producer_id,
-            producer_epoch=one.producer_epoch,
-            status=one.state,
+            producer_id=own + record.producer_id,
+            producer_epoch=record.producer_epoch,
+            status=record.state,
             topics=topics,
-            last_update_ms=one.timestamp_ms,
-            start_ms=one.start_ms,
-            tagged=build.tags(None if previous < 0 else own + previous, None, one.version or None),
+            last_update_ms=record.timestamp_ms,
+            start_ms=record.start_ms,
+            tagged=build.tags(None if previous < 0 else own + previous, None, record.version or None),
         )
-        if one.state != EXPIRED
+        if record.state != EXPIRED
         else None
     )
-    return build.transition(f"{one.key}-{seed}", lo + one.offset, timestamp_ms=one.timestamp_ms, data=data)
+    return build.transition(f"{record.key}-{seed}", lo + record.offset, timestamp_ms=record.timestamp_ms, data=data)
 
 
 def _batch(one: Batch, own: int) -> bytes:
@@ -115,26 +115,29 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
     cluster = SeededCluster(f"sqlite:///{folder / 'store.db'}", started_ms=BEGAN_MS)
     now_ms, histories, lo = BEGAN_MS + (HISTORIES + 1) * APART_MS, [], 0
     for seed in range(HISTORIES):
-        one = history_of(seed, lo)
-        hi = lo + len(one.cluster.log)
-        cluster.writer.apply(arrived(one.log, lo, hi), now_ms)
+        history = history_of(seed, lo)
+        hi = lo + len(history.cluster.log)
+        cluster.writer.apply(arrived(history.log, lo, hi), now_ms)
         lo = hi
-        if one.cluster.data:
-            histories.append(one)
+        if history.cluster.data:
+            histories.append(history)
     found = []
     with pytest.MonkeyPatch.context() as patch, service(cluster.url, now_ms) as client:
-        for one in histories:
-            files = _files(folder, one)
-            for offset in {0, Random(one.partition.topic).randrange(len(one.cluster.data))}:
-                answers = live(client, one.partition, offset, patch), from_files(files, one.partition, offset)
-                found.append(Told(one, *answers))
+        for history in histories:
+            files = _files(folder, history)
+            for offset in {0, Random(history.partition.topic).randrange(len(history.cluster.data))}:
+                answers = live(client, history.partition, offset, patch), from_files(files, history.partition, offset)
+                found.append(Told(history, *answers))
     yield found
     cluster.close()
 
 
-def _files(folder: Path, one: History) -> list[Path]:
+def _files(folder: Path, history: History) -> list[Path]:
     files = []
-    for name, content in ((one.partition.topic, one.partition.data), (f"{one.partition.topic}-log", one.log)):
+    for name, content in (
+        (history.partition.topic, history.partition.data),
+        (f"{history.partition.topic}-log", history.log),
+    ):
         (folder / name).mkdir()
         files.append(folder / name / f"{0:020}.log")
         files[-1].write_bytes(content)
@@ -142,42 +145,42 @@ def _files(folder: Path, one: History) -> list[Path]:
 
 
 def test_spans_equal_those_read_from_the_files(reported: list[Told]) -> None:
-    for one, of_service, of_files in reported:
-        assert_same_spans(of_service, of_files, one.partition.topic)
+    for history, of_service, of_files in reported:
+        assert_same_spans(of_service, of_files, history.partition.topic)
 
 
 def test_causes_equal_those_read_from_the_files(reported: list[Told]) -> None:
     compared: Counter[str | None] = Counter()
-    for one, of_service, of_files in reported:
-        compared.update(same_causes(of_service, of_files, one.partition.topic))
+    for history, of_service, of_files in reported:
+        compared.update(same_causes(of_service, of_files, history.partition.topic))
     assert min(compared[cause] for cause in ("commit", "client_abort", "timeout", "fenced")) > 10, compared
 
 
 def test_runs_of_aborted_records_equal_those_read_from_the_files(reported: list[Told]) -> None:
     compared: Counter[str] = Counter()
-    for one, of_service, of_files in reported:
-        if of_service["spans"][0]["from"] > one.partition.last_stable_offset:
+    for history, of_service, of_files in reported:
+        if of_service["spans"][0]["from"] > history.partition.last_stable_offset:
             assert of_service["only_aborted"] is None, (
                 "above the LSO there is no run of aborted records: consumers of committed records stop at the LSO"
             )
             continue
         run, other = of_service["only_aborted"], of_files["only_aborted"]
         if run is not None and other is not None and run["ended_by"] == "open":
-            assert other["ended_by"] in ("open", "unknown"), (one.partition.topic, run, other)
+            assert other["ended_by"] in ("open", "unknown"), (history.partition.topic, run, other)
             other = other | {"ended_by": "open"}
-        assert run == other, one.partition.topic
+        assert run == other, history.partition.topic
         compared["none" if run is None else run["ended_by"]] += 1
     assert min(compared[ended_by] for ended_by in ("none", "open", "readable")) > 3, compared
 
 
 def test_the_decision_about_a_missing_marker_is_true(reported: list[Told]) -> None:
     said: Counter[str] = Counter()
-    for one, of_service, of_files in reported:
+    for history, of_service, of_files in reported:
         for answer in (of_service, of_files):
             for span in answer["spans"]:
                 if (decision := span.get("decision")) is None or decision["may_be_other"]:
                     continue
-                batches = one.cluster.data[span["from"] : span["to"]]
+                batches = history.cluster.data[span["from"] : span["to"]]
                 is_commit = decision["marker"] == "COMMIT"
                 is_true = decision["marker"] is None or all(
                     (one_.txn is not None and one_.txn.is_commit == is_commit)
@@ -185,7 +188,7 @@ def test_the_decision_about_a_missing_marker_is_true(reported: list[Told]) -> No
                     for one_ in batches
                 )
                 said[decision["confidence"]] += 1
-                assert is_true, (one.partition.topic, span)
+                assert is_true, (history.partition.topic, span)
     assert min(said["certain"], said["likely"]) > 5, said
 
 
@@ -196,13 +199,13 @@ def test_explanations_of_logs_of_real_brokers_are_the_same(
     group = GOLDEN / version / "main"
     logs = sorted(group.glob("__transaction_state-*"))
     segments = {int(log.name.rpartition("-")[2]): (log / f"{0:020}.log").read_bytes() for log in logs}
-    newest = [one for data in segments.values() for one in read_batches(data) if isinstance(one, ReadBatch)]
-    times = [one.header.max_timestamp_ms for one in newest]
+    newest = [batch for data in segments.values() for batch in read_batches(data) if isinstance(batch, ReadBatch)]
+    times = [batch.header.max_timestamp_ms for batch in newest]
     now_ms = max(times) + 60_000
     url = f"sqlite:///{tmp_path / 'store.db'}"
     cluster = SeededCluster(url, partitions=max(segments) + 1, started_ms=min(times))
     for number, data in segments.items():
-        ends = [one.header.next_offset for one in read_batches(data) if isinstance(one, ReadBatch)]
+        ends = [batch.header.next_offset for batch in read_batches(data) if isinstance(batch, ReadBatch)]
         cluster.writer.apply(arrived(data, 0, ends[-1], number), now_ms)
     compared: Counter[str | None] = Counter()
     with service(url, now_ms) as client:
@@ -242,14 +245,14 @@ def test_a_run_of_20_000_aborted_records_has_the_same_sum(tmp_path: Path, monkey
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", started_ms=BEGAN_MS)
     now_ms = BEGAN_MS + 1_030 * 200 + 60_000
     cluster.writer.apply(arrived(log, 0, 3 * 1_030), now_ms)
-    one = History(Cluster(Random(0), Protocol.OLD, can_skip=False), Partition.of("long", data), log)
+    history = History(Cluster(Random(0), Protocol.OLD, can_skip=False), Partition.of("long", data), log)
     with service(cluster.url, now_ms) as client:
-        of_service = live(client, one.partition, 0, monkeypatch)
-    of_files = from_files(_files(tmp_path, one), one.partition, 0)
+        of_service = live(client, history.partition, 0, monkeypatch)
+    of_files = from_files(_files(tmp_path, history), history.partition, 0)
     cluster.close()
     assert of_service["only_aborted"] == of_files["only_aborted"]
     run = of_service["only_aborted"]
     assert (run["to"], run["records"], run["transactions"], run["ended_by"]) == (21_630, 20_600, 1_030, "readable")
-    assert [(one["transactional_id"], one["transactions"]) for one in run["owners"]] == [("x", 515), ("y", 515)]
+    assert [(owner["transactional_id"], owner["transactions"]) for owner in run["owners"]] == [("x", 515), ("y", 515)]
     assert_same_spans(of_service, of_files, "long")
     assert of_service["truncated_at"] == of_files["truncated_at"] == 21_000

@@ -40,9 +40,9 @@ class Story:
         """Begins a transaction, adds the partitions to it, and writes to JUDGED if it is one of them."""
         txn = self.cluster.begin()
         assert txn is not None
-        for one in partitions:
-            assert self.cluster.add(one)
-            if one == JUDGED:
+        for partition in partitions:
+            assert self.cluster.add(partition)
+            if partition == JUDGED:
                 assert self.cluster.write(txn.producer_id, txn.epoch, txn)
         self.cluster.wait(50)
         return txn

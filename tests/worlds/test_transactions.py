@@ -21,14 +21,14 @@ def decided(*steps: tuple[int, int]) -> Transaction:
         )
         for offset, (state, at_ms) in enumerate(steps)
     ]
-    listing = frozenset(one.offset for one in records if one.state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
-    (one,), _ = transactions_of(PID, LogHistory(0, len(records), tuple(records), listing, ()))
-    return one
+    listing = frozenset(record.offset for record in records if record.state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
+    (transaction,), _ = transactions_of(PID, LogHistory(0, len(records), tuple(records), listing, ()))
+    return transaction
 
 
 def test_markers_may_have_been_written_since_the_first_of_two_prepares() -> None:
-    one = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
-    assert (one.decided.offset, one.marker_ms) == (2, 9_426)
+    transaction = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
+    assert (transaction.decided.offset, transaction.marker_ms) == (2, 9_426)
 
 
 @pytest.mark.parametrize("between", [ONGOING, PREPARE_COMMIT], ids=["taken back", "another outcome"])
@@ -40,6 +40,6 @@ def test_no_marker_was_written_for_a_prepare_that_was_not_kept(between: int) -> 
 def test_two_markers_of_one_transaction_count_as_one_transaction() -> None:
     """The first marker follows the first PrepareAbort. Seconds later, the second PrepareAbort is appended. Both markers
     belong to one transaction."""
-    one = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
+    transaction = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
     markers = [Marker(5, 0, 1_010, is_commit=False), Marker(6, 0, 9_110, is_commit=False)]
-    assert ended_before([one, one], markers, is_complete=True) == 1
+    assert ended_before([transaction, transaction], markers, is_complete=True) == 1

@@ -122,9 +122,16 @@ class Access:
     async def _write(self, counted: list[Counted]) -> None:
         if not counted:
             return
-        for one, number in counted:
+        for refusal, number in counted:
             times = "" if number == 1 else f" ({number:,} times)"
-            log.warning("refused %s of %s from %s: %s%s", one.request, one.who or "?", one.address, one.why, times)
+            log.warning(
+                "refused %s of %s from %s: %s%s",
+                refusal.request,
+                refusal.who or "?",
+                refusal.address,
+                refusal.why,
+                times,
+            )
         try:
             await to_thread.run_sync(self._record, counted)
         except StoreError as error:

@@ -64,17 +64,17 @@ def record_event(store_url: str, cluster: str, event: AuditEvent) -> None:
 def record_refusals(store_url: str, refusals: Iterable[Counted]) -> None:
     """Adds refusals to the audit. Raises StoreError if some were not written."""
     with store_writer(store_url, AUDIT_WAIT_S) as engine:
-        for one, times in refusals:
+        for refusal, times in refusals:
             event = AuditEvent(
                 at_ms=wall_clock_ms(),
-                action=one.action,
+                action=refusal.action,
                 outcome=Outcome.REFUSED,
-                who=one.who,
-                address=one.address,
-                detail=f"{one.request}: {one.why}",
+                who=refusal.who,
+                address=refusal.address,
+                detail=f"{refusal.request}: {refusal.why}",
                 times=times,
             )
-            audit_events.record(engine, one.cluster, [event])
+            audit_events.record(engine, refusal.cluster, [event])
 
 
 LONGEST_MS: Final = 90 * 86_400_000
@@ -106,10 +106,10 @@ def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, 
     event = event_of(request, app.now_ms(), Action.ACKNOWLEDGE, Outcome.SET, finding_id, reason)
     with store_writer(app.store_url) as engine, engine.begin() as connection:
         found = known_cluster(connection, cluster)
-        one = known_finding(connection, found, finding_id)
-        if (why := _why_not(one)) is not None:
+        finding = known_finding(connection, found, finding_id)
+        if (why := _why_not(finding)) is not None:
             raise ProblemError(409, NOT_NOW, why)
-        return finding_marks.acknowledge(connection, found.id, one, reason, event)
+        return finding_marks.acknowledge(connection, found.id, finding, reason, event)
 
 
 def _why_not(finding: Finding) -> str | None:

@@ -28,8 +28,10 @@ def list_applications(app: App, cluster: str, limit: Limit = LIMIT, cursor: Curs
     with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         rows = all_applications(connection, found.id)
-        page, next_cursor = cut(rows, lambda one: (one.name,), limit, cursor, cluster, "applications")
-        items = [Application.of(one, found.name) for one in see_now(connection, found.id, page)]
+        page, next_cursor = cut(
+            rows, lambda application_row: (application_row.name,), limit, cursor, cluster, "applications"
+        )
+        items = [Application.of(application, found.name) for application in see_now(connection, found.id, page)]
     return answer_page(Applications, items, next_cursor, as_of_ms)
 
 
@@ -39,6 +41,6 @@ def get_application(app: App, cluster: str, name: Annotated[str, PathParameter(m
     with app.reading(cluster) as (connection, found):
         row = known_application(connection, found, name)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
-        (one,) = see_now(connection, found.id, [row])
-    body = shaped(OneApplication, Application.of(one, found.name), as_of=text_of_time(as_of_ms))
+        (application,) = see_now(connection, found.id, [row])
+    body = shaped(OneApplication, Application.of(application, found.name), as_of=text_of_time(as_of_ms))
     return answer(body, as_of_ms)

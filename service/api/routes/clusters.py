@@ -30,11 +30,13 @@ def list_clusters(request: Request, app: App, limit: Limit = LIMIT, cursor: Curs
     """
     now_ms = app.now_ms()
     with app.store.read() as connection:
-        seen = [one for one in clusters.all_clusters(connection) if principal_of(request).sees(one.name)]
+        seen = [cluster for cluster in clusters.all_clusters(connection) if principal_of(request).sees(cluster.name)]
         page, next_cursor = cut(sorted(seen, key=_place), _place, limit, cursor, "clusters")
         described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
-    as_of_ms = max((one.as_of_ms for one in described if one.as_of_ms is not None), default=None)
-    return answer_page(Clusters, [Cluster.of(one) for one in described], next_cursor, as_of_ms)
+    as_of_ms = max(
+        (description.as_of_ms for description in described if description.as_of_ms is not None), default=None
+    )
+    return answer_page(Clusters, [Cluster.of(description) for description in described], next_cursor, as_of_ms)
 
 
 def _place(cluster: ClusterRow) -> Key:
@@ -57,8 +59,12 @@ def list_coordinators(app: App, cluster: str, limit: Limit = LIMIT, cursor: Curs
         coordinators = coordinators_of(logs, clusters.state_counts(connection, found.id))
         status = clusters.statuses(connection, found.id).get(SourceName.TRANSACTION_LOG)
     as_of_ms = None if status is None else status.as_of_ms
-    page, next_cursor = cut(coordinators, lambda one: (one.log.partition,), limit, cursor, cluster, "coordinators")
-    return answer_page(Coordinators, [CoordinatorPartition.of(one) for one in page], next_cursor, as_of_ms)
+    page, next_cursor = cut(
+        coordinators, lambda coordinator: (coordinator.log.partition,), limit, cursor, cluster, "coordinators"
+    )
+    return answer_page(
+        Coordinators, [CoordinatorPartition.of(coordinator) for coordinator in page], next_cursor, as_of_ms
+    )
 
 
 @router.read("/clusters/{cluster}/canary", "getCanary", Canary)

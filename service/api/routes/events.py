@@ -39,9 +39,9 @@ class SentEvent(NamedTuple):
     data: str
 
 
-def sent(one: FindingEvent) -> SentEvent:
-    body = json.loads(to_json(Finding.of(one.finding, one.cluster)))
-    return SentEvent(one.event, one.cluster, json.dumps(body, separators=(",", ":")))
+def sent(event: FindingEvent) -> SentEvent:
+    body = json.loads(to_json(Finding.of(event.finding, event.cluster)))
+    return SentEvent(event.event, event.cluster, json.dumps(body, separators=(",", ":")))
 
 
 class Listening(NamedTuple):
@@ -109,11 +109,11 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
     yield ServerSentEvent(retry=RETRY_MS)
     if client.start.is_reset:
         yield ServerSentEvent(id=str(client.start.sequence), event="reset", raw_data="{}")
-    async for sequence, one in client.feed.follow(client.start.sequence):
-        if client.cluster not in (None, one.cluster):
+    async for sequence, event in client.feed.follow(client.start.sequence):
+        if client.cluster not in (None, event.cluster):
             continue
-        may_see = await client.may_see(one.cluster)
+        may_see = await client.may_see(event.cluster)
         if may_see is None:  # the key was revoked, the token has expired, or the credentials cannot be checked now
             return
         if may_see:
-            yield ServerSentEvent(id=str(sequence), event=one.event, raw_data=one.data)
+            yield ServerSentEvent(id=str(sequence), event=event.event, raw_data=event.data)

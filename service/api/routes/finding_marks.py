@@ -56,8 +56,8 @@ def list_mutes(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = No
     now_ms = app.now_ms()
     with app.store.read() as connection:
         found = read_mutes(connection, known_cluster(connection, cluster).id, now_ms)
-    page, next_cursor = cut(found, lambda one: (one.wish.until_ms, one.id), limit, cursor, cluster, "mutes")
-    return answer_page(Mutes, [Mute.of(one) for one in page], next_cursor, now_ms)
+    page, next_cursor = cut(found, lambda mute: (mute.wish.until_ms, mute.id), limit, cursor, cluster, "mutes")
+    return answer_page(Mutes, [Mute.of(mute) for mute in page], next_cursor, now_ms)
 
 
 @router.post(

@@ -75,7 +75,8 @@ def get_volume(
         from_ms = minute_of(as_of_ms - length_ms)
         since_ms = read_ledger.counted_since_ms(connection, found.id, topic, partition)
         counted = {
-            one.minute_ms: one for one in read_ledger.read_volume(connection, found.id, topic, partition, from_ms)
+            volume.minute_ms: volume
+            for volume in read_ledger.read_volume(connection, found.id, topic, partition, from_ms)
         }
     minutes = range(max(from_ms, since_ms or from_ms), max(minute_of(as_of_ms), *counted, 0) + 1, MINUTE_MS)
     of_partition = (cluster, "volume", topic, partition, window)

@@ -27,5 +27,7 @@ def list_notifications(app: App, limit: Limit = LIMIT, cursor: Cursor = None) ->
     now_ms = app.now_ms()
     with app.store.read() as connection:
         found = read_receivers(connection)
-    page, next_cursor = cut(found, lambda one: (one.name,), limit, cursor, "notifications")
-    return answer_page(NotifiedReceivers, [NotifiedReceiver.of(one) for one in page], next_cursor, now_ms)
+    page, next_cursor = cut(found, lambda receiver_state: (receiver_state.name,), limit, cursor, "notifications")
+    return answer_page(
+        NotifiedReceivers, [NotifiedReceiver.of(receiver_state) for receiver_state in page], next_cursor, now_ms
+    )

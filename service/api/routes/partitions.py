@@ -98,11 +98,14 @@ def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[Parti
     if any(row.stalled_since_ms is not None for row in rows):
         blocked = BlockedGroupIndex(read_affected_groups(connection, cluster.id))
     judged = judge(connection, cluster.id, rows)
-    owners = (entry.relation.owner for one in judged for entry in one.entries)
+    owners = (entry.relation.owner for partition in judged for entry in partition.entries)
     keys = {owner.transactional_id for owner in owners if owner is not None}
     ids = transactions.full_ids(connection, cluster.id, keys)
     named = applications_of(connection, cluster.id, keys)
-    return [Partition.of(one, blocked.behind(one.row.topic_partition), cluster.name, ids, named) for one in judged]
+    return [
+        Partition.of(partition, blocked.behind(partition.row.topic_partition), cluster.name, ids, named)
+        for partition in judged
+    ]
 
 
 @groups.read("/clusters/{cluster}/groups", "listGroups", Groups)
@@ -131,14 +134,16 @@ def list_groups(
         holders = holders_for(connection, found.id, affected)
     name = None if group is None else group_name(group)
     chosen = (
-        one
-        for one in affected
-        if blocked in (None, one.is_blocked)
-        and name in (None, one.offset.group)
-        and application in (None, holders.of_group(one))
+        group
+        for group in affected
+        if blocked in (None, group.is_blocked)
+        and name in (None, group.offset.group)
+        and application in (None, holders.of_group(group))
     )
-    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, group, application)
-    return answer_page(Groups, [Group.of(one, holders.of_group(one)) for one in page], next_cursor, as_of_ms)
+    page, next_cursor = cut(
+        chosen, lambda group: group.key, limit, cursor, cluster, "groups", blocked, group, application
+    )
+    return answer_page(Groups, [Group.of(group, holders.of_group(group)) for group in page], next_cursor, as_of_ms)
 
 
 _LAST = 2**63 - 1

@@ -90,7 +90,7 @@ def list_transactions(
             application=application,
         )
         page = transactions.read_page(connection, found.id, selection, sort, after, limit)
-        items = [Transaction.of(one, found) for one in read_described(connection, found, page.rows)]
+        items = [Transaction.of(described_id, found) for described_id in read_described(connection, found, page.rows)]
     next_cursor = None if page.after is None else write_cursor(page.after, *filters)
     return answer_page(Transactions, items, next_cursor, as_of_ms)
 
@@ -108,8 +108,8 @@ def get_transaction(
     with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
-        (one,) = read_described(connection, found, [row])
-    return answer(shaped(OneTransaction, Transaction.of(one, found), as_of=text_of_time(as_of_ms)), as_of_ms)
+        (described_id,) = read_described(connection, found, [row])
+    return answer(shaped(OneTransaction, Transaction.of(described_id, found), as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 @router.read("/clusters/{cluster}/expiring", "listExpiring", Transactions)
@@ -139,6 +139,6 @@ def list_expiring(
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         until_ms = (as_of_ms or 0) + span_ms(within) - found.expiration_ms
         page = read_expiring(connection, found.id, until_ms, after, limit, application)
-        items = [Transaction.of(one, found) for one in read_described(connection, found, page.rows)]
+        items = [Transaction.of(described_id, found) for described_id in read_described(connection, found, page.rows)]
     next_cursor = page.after and seal(_HEAD.pack(page.after.last_update_ms) + page.after.transactional_id, *filters)
     return answer_page(Transactions, items, next_cursor, as_of_ms)

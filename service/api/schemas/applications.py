@@ -48,9 +48,9 @@ class Application(Shape):
     href: Annotated[str, Field(description="Path of this application.")]
 
     @staticmethod
-    def of(one: SeenApplication, cluster: str) -> Application:
+    def of(application: SeenApplication, cluster: str) -> Application:
         """Returns the body of an application. `cluster`: the cluster's name."""
-        row = one.row
+        row = application.row
         return shaped(
             Application,
             row,
@@ -60,8 +60,8 @@ class Application(Shape):
             counts=ApplicationCounts(
                 since=text_of_time(row.since_ms), commits=row.commits, aborts=shaped(Aborts, row.aborts)
             ),
-            blocked_partitions=[TopicPartition(topic=topic, partition=n) for topic, n in one.partitions],
-            blocked_groups=list(one.groups),
+            blocked_partitions=[TopicPartition(topic=topic, partition=n) for topic, n in application.partitions],
+            blocked_groups=list(application.groups),
             href=application_link(cluster, row.name),
         )
 

@@ -66,18 +66,18 @@ class CanaryCoordinator(Shape):
     detail: str | None
 
     @staticmethod
-    def of(one: CoordinatorHealth) -> CanaryCoordinator:
-        rounds = one.rounds
+    def of(health: CoordinatorHealth) -> CanaryCoordinator:
+        rounds = health.rounds
         return CanaryCoordinator(
-            broker=one.broker,
-            health=one.health,
+            broker=health.broker,
+            health=health.health,
             partition=rounds.log_partition,
             transactional_id=rounds.transactional_id,
             rounds=rounds.rounds,
             last_round_at=text_of_time(rounds.last_at_ms),
             init_ms=_ms(rounds.init_us),
-            commit_ms=Speed.of(one.commit_us),
-            visible_ms=Speed.of(one.visible_us),
+            commit_ms=Speed.of(health.commit_us),
+            visible_ms=Speed.of(health.visible_us),
             failures=dict(rounds.failures),
             failing_since=text_of_time(rounds.failing_since_ms),
             phase=None if rounds.failure is None else rounds.failure.phase,
@@ -132,8 +132,8 @@ class Canary(Shape):
             can_run=len(found.running),
             probed=len(found.probed),
             leaderless=found.canary.leaderless,
-            commit_ms=Speed.of([us for one in found.running for us in one.commit_us]),
+            commit_ms=Speed.of([us for health in found.running for us in health.commit_us]),
             trouble=found.canary.trouble,
-            coordinators=[CanaryCoordinator.of(one) for one in found.coordinators],
+            coordinators=[CanaryCoordinator.of(coordinator) for coordinator in found.coordinators],
             as_of=text_of_time(found.canary.as_of_ms),
         )

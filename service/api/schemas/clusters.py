@@ -202,9 +202,9 @@ class Cluster(Shape):
                 aborts=Aborts(**seen.aborts),
             ),
             rates=shaped(Rates, seen.rates),
-            brokers=[shaped(Broker, one) for one in seen.brokers],
+            brokers=[shaped(Broker, broker) for broker in seen.brokers],
             configs={name: Config(**one) for name, one in seen.configs.items()},
-            sources=[Source.of(one) for one in seen.sources],
+            sources=[Source.of(source) for source in seen.sources],
             unknown=[UnknownThing.of(one) for one in seen.unknown],
         )
 
@@ -225,13 +225,13 @@ class CoordinatorPartition(Shape):
     as_of: Time | None
 
     @staticmethod
-    def of(one: Coordinator) -> CoordinatorPartition:
-        log = one.log
+    def of(coordinator: Coordinator) -> CoordinatorPartition:
+        log = coordinator.log
         return shaped(
             CoordinatorPartition,
             log,
-            ids=one.ids,
-            open=one.open,
+            ids=coordinator.ids,
+            open=coordinator.open,
             transitions_per_s=round(log.transitions_per_s, 3),
             position=log.next_offset,
             as_of=text_of_time(log.end_asked_at_ms),

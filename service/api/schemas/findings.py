@@ -172,7 +172,7 @@ class Finding(Shape):
             blocked_groups=list(seen.blocked_groups),
             self_heals_at=text_of_time(seen.self_heals_at_ms),
             possible=list(seen.possible),
-            proofs=[FindingProof.of(one) for one in seen.proofs],
+            proofs=[FindingProof.of(proof) for proof in seen.proofs],
             command=finding.command,
             href=f"{cluster_link(cluster)}/findings/{finding.id}",
             words_apart=shaped(FindingWordsApart, unnamed_words(finding)) if names_apart else None,

@@ -48,17 +48,17 @@ class Transition(Shape):
     note: Annotated[str | None, Field(description="A sentence about what is unusual in this transition.")]
 
     @staticmethod
-    def of(one: journal.Transition) -> Transition:
-        has_producer = one.producer_id != NO_ID
+    def of(transition: journal.Transition) -> Transition:
+        has_producer = transition.producer_id != NO_ID
         return shaped(
             Transition,
-            one,
+            transition,
             type="transition",
-            at=moment(one.at_ms),
-            from_state=NAMES.get(one.from_state),
-            to_state=NAMES[one.to_state],
-            producer_id=one.producer_id if has_producer else None,
-            producer_epoch=one.producer_epoch if has_producer else None,
+            at=moment(transition.at_ms),
+            from_state=NAMES.get(transition.from_state),
+            to_state=NAMES[transition.to_state],
+            producer_id=transition.producer_id if has_producer else None,
+            producer_epoch=transition.producer_epoch if has_producer else None,
         )
 
 

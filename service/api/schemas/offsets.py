@@ -98,9 +98,9 @@ class LogSpan(Shape):
     ] = None
 
     @staticmethod
-    def of(one: ExplainedSpan) -> LogSpan:
-        span, ending = one.span, one.ending
-        name, id_b64 = id_fields(one.owner)
+    def of(explained_span: ExplainedSpan) -> LogSpan:
+        span, ending = explained_span.span, explained_span.ending
+        name, id_b64 = id_fields(explained_span.owner)
         cause = None if ending is None else ending.cause
         return shaped(
             LogSpan,
@@ -113,7 +113,7 @@ class LogSpan(Shape):
             cause=None if cause is None else cause.code,
             confidence=None if cause is None else cause.confidence,
             by_hand=ending is not None and ending.by_hand,
-            decision=None if one.own is None else DecisionWithoutMarker.of(one.own),
+            decision=None if explained_span.own is None else DecisionWithoutMarker.of(explained_span.own),
         )
 
 
@@ -154,15 +154,15 @@ class AbortedRun(Shape):
     ]
 
     @staticmethod
-    def of(one: ExplainedRun) -> AbortedRun:
-        run = one.run
+    def of(explained_run: ExplainedRun) -> AbortedRun:
+        run = explained_run.run
         return shaped(
             AbortedRun,
             run,
             from_=run.first,
-            transactions=one.transactions,
-            owners=[AbortedBy.of(owner) for owner in one.owners],
-            more_owners=one.more_owners,
+            transactions=explained_run.transactions,
+            owners=[AbortedBy.of(owner) for owner in explained_run.owners],
+            more_owners=explained_run.more_owners,
             first_readable=run.to if run.ended_by == EndOfRun.READABLE else None,
         )
 
@@ -192,10 +192,10 @@ class Span(LogSpan):
     href: Annotated[str | None, Field(description="Path of the transactional id.")]
 
     @staticmethod
-    def in_cluster(one: ExplainedSpan, cluster: str) -> Span:
+    def in_cluster(span: ExplainedSpan, cluster: str) -> Span:
         """Returns the body of a span, with links to pages of the cluster of that name."""
-        href = None if one.owner is None else transaction_link(cluster, one.owner)
-        return shaped(Span, LogSpan.of(one), href=href)
+        href = None if span.owner is None else transaction_link(cluster, span.owner)
+        return shaped(Span, LogSpan.of(span), href=href)
 
 
 class Explanation(Shape):
@@ -212,7 +212,7 @@ class Explanation(Shape):
         return shaped(
             Explanation,
             seen,
-            spans=[Span.in_cluster(one, cluster) for one in seen.spans],
+            spans=[Span.in_cluster(span, cluster) for span in seen.spans],
             only_aborted=None if seen.only_aborted is None else AbortedRun.of(seen.only_aborted),
             as_of=text_of_time(seen.as_of_ms),
         )

@@ -70,10 +70,10 @@ class OpenTransaction(Shape):
 
     @staticmethod
     def of(
-        one: JudgedEntry, row: PartitionState, cluster: str, ids: Ids, applications: Applications
+        judged_entry: JudgedEntry, row: PartitionState, cluster: str, ids: Ids, applications: Applications
     ) -> OpenTransaction:
         """Returns the body of an entry on the partition of `row`. `cluster`: the cluster's name."""
-        entry, relation = one.entry, one.relation
+        entry, relation = judged_entry.entry, judged_entry.relation
         owner = relation.owner
         raw_id = None if owner is None else ids[owner.transactional_id]
         transactional_id, id_b64 = id_fields(raw_id)
@@ -84,7 +84,7 @@ class OpenTransaction(Shape):
             transactional_id=transactional_id,
             transactional_id_b64=id_b64,
             application=None if owner is None else applications.get(owner.transactional_id),
-            started_at=moment(one.started_ms),
+            started_at=moment(judged_entry.started_ms),
             first_record_timestamp=past_moment(None if first is None else first.first_timestamp_ms, entry.seen_at_ms),
             last_write_at=past_moment(entry.last_timestamp_ms, entry.seen_at_ms),
             blocking_now=is_blocking(entry, row.log_start, row.last_stable_offset),
@@ -166,7 +166,7 @@ class Partition(Shape):
             lso_lag_bytes=row.hidden_bytes,
             lso_stalled_since=text_of_time(row.stalled_since_ms),
             blocker=None if blocker is None else OpenTransaction.of(blocker, row, cluster, ids, applications),
-            open_transactions=[OpenTransaction.of(one, row, cluster, ids, applications) for one in judged.entries],
+            open_transactions=[OpenTransaction.of(entry, row, cluster, ids, applications) for entry in judged.entries],
             blocked_groups=list(blocked_groups),
             judged=judged.why is None,
             why=text_of(judged.why),
@@ -252,23 +252,23 @@ class Group(Shape):
     observed_at: Time | None
 
     @staticmethod
-    def of(one: AffectedGroup, application: str | None) -> Group:
+    def of(group: AffectedGroup, application: str | None) -> Group:
         """Returns the body of a group. `application`: the application whose open transaction affects the group."""
         return shaped(
             Group,
-            one.offset,
-            committed_offset=one.committed,
-            last_stable_offset=None if one.ends is None else one.ends.last_stable_offset,
-            high_watermark=None if one.ends is None else one.ends.high_watermark,
-            lag_to_lso=one.lag_to_lso,
-            lag_to_hw=one.lag_to_hw,
-            relation=one.relation,
-            confidence=one.confidence,
-            isolation_level=one.offset.isolation,
-            offsets_partition=one.offsets_partition,
-            producer_id=one.waits_for_producer_id,
+            group.offset,
+            committed_offset=group.committed,
+            last_stable_offset=None if group.ends is None else group.ends.last_stable_offset,
+            high_watermark=None if group.ends is None else group.ends.high_watermark,
+            lag_to_lso=group.lag_to_lso,
+            lag_to_hw=group.lag_to_hw,
+            relation=group.relation,
+            confidence=group.confidence,
+            isolation_level=group.offset.isolation,
+            offsets_partition=group.offsets_partition,
+            producer_id=group.waits_for_producer_id,
             application=application,
-            observed_at=text_of_time(one.offset.observed_at_ms),
+            observed_at=text_of_time(group.offset.observed_at_ms),
         )
 
 

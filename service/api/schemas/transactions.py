@@ -78,8 +78,8 @@ class Transaction(Shape):
     href: Annotated[str, Field(description="Path of this transactional id.")]
 
     @staticmethod
-    def of(one: DescribedId, cluster: ClusterRow) -> Transaction:
-        row, record, leader = one.row, one.row.record, one.coordinator
+    def of(described_id: DescribedId, cluster: ClusterRow) -> Transaction:
+        row, record, leader = described_id.row, described_id.row.record, described_id.coordinator
         return shaped(
             Transaction,
             record,
@@ -89,18 +89,22 @@ class Transaction(Shape):
             started_at=moment(row.started_at_ms),
             last_updated_at=moment(record.last_update_ms),
             state_since=moment(row.state_since_ms),
-            times_out_at=moment(one.times_out_ms),
-            expires_at=moment(one.expires_ms),
-            partitions=[TopicPartition(topic=topic, partition=partition) for topic, partition in one.partitions],
+            times_out_at=moment(described_id.times_out_ms),
+            expires_at=moment(described_id.expires_ms),
+            partitions=[
+                TopicPartition(topic=topic, partition=partition) for topic, partition in described_id.partitions
+            ],
             coordinator=Coordinator(
-                partition=one.log_partition,
+                partition=described_id.log_partition,
                 leader=None if leader is None else leader.leader,
                 epoch=None if leader is None else leader.leader_epoch,
             ),
             previous_producer_id=None if record.previous_producer_id == NO_ID else record.previous_producer_id,
-            last_outcome=one.outcome,
+            last_outcome=described_id.outcome,
             counts=Counts(
-                since=text_of_time(cluster.counted_since_ms), commits=row.commits, aborts=shaped(Aborts, one.aborts)
+                since=text_of_time(cluster.counted_since_ms),
+                commits=row.commits,
+                aborts=shaped(Aborts, described_id.aborts),
             ),
             transactional_id_b64=id_b64(row.transactional_id),
             href=transaction_link(cluster.name, row.transactional_id),

@@ -74,7 +74,7 @@ def _print(seen: ClusterReport, found: list[Line]) -> None:
     print()
     for line in found:
         print(f"{line.mark:<4}  {line.what}: {line.text}")
-    rows = [(one.what, one.trust, one.why or "") for one in verdicts(seen)]
+    rows = [(verdict.what, verdict.trust, verdict.why or "") for verdict in verdicts(seen)]
     print("\n" + table(("VERDICT", "TRUST", "BUT"), rows))
     missing = [acl for line in found for acl in line.missing]
     if missing:

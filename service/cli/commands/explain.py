@@ -46,13 +46,13 @@ def run(flags: Namespace, settings: Settings) -> int:
     if flags.json:
         print(json.dumps(found, indent=2))
         return FINE
-    print(table(_HEADS, [_row(one) for one in found["spans"]]))
+    print(table(_HEADS, [_row(span) for span in found["spans"]]))
     if (run := found.get("only_aborted")) is not None:
         print(f"\n{fill(_only_aborted(run), _WIDTH)}")
     texts = (*map(_decided, found["spans"]), *map(_why, found["spans"]))
     for text in dict.fromkeys(filter(None, texts)):
         print(f"\n{fill(text, _WIDTH)}")
-    if end is not None and any(one["kind"] == SpanKind.OPEN for one in found["spans"]):
+    if end is not None and any(span["kind"] == SpanKind.OPEN for span in found["spans"]):
         print(f"open spans have no marker in these files, which end at offset {end}", file=sys.stderr)
     if found["truncated_at"] is not None:
         print(f"reading stopped at offset {found['truncated_at']}: run explain again from that offset", file=sys.stderr)
@@ -96,7 +96,7 @@ def _cause_of(one: dict[str, Any]) -> str:
 
 
 def _only_aborted(run: dict[str, Any]) -> str:
-    names = [printable(name_of(one) or f"producer id {one['producer_id']}") for one in run["owners"]]
+    names = [printable(name_of(owner) or f"producer id {owner['producer_id']}") for owner in run["owners"]]
     counts = (run["from"], run["to"], run["records"], run["transactions"])
     return only_aborted_text(*counts, names, run["more_owners"], run["ended_by"])
 

@@ -44,7 +44,9 @@ def run(flags: Namespace, settings: Settings) -> int:
     code 2 if the service refuses the request; 3 if the service does not answer."""
     service = Service(settings)
     page = service.items("hanging", flags.limit, {"application": flags.application})
-    source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
+    source: dict[str, Any] = next(
+        (source for source in service.summary()["sources"] if source["source"] == "partitions"), {}
+    )
     coverage = source.get("coverage", _NOTHING)
     of_offsets = any(one["subject"]["topic"] == OFFSETS_TOPIC for one in page["items"])
     groups = service.items("groups", _GROUPS_READ) if of_offsets else _NO_GROUPS
@@ -93,10 +95,10 @@ def _none(coverage: dict[str, Any], as_of: str | None, application: str | None) 
 def _pending(groups: list[dict[str, Any]]) -> Pending:
     """Returns the pending offsets in the items of the list `groups`."""
     found: Pending = {}
-    for one in groups:
-        if one["offsets_partition"] is not None:
-            of_group = found.setdefault((one["offsets_partition"], one["producer_id"]), {})
-            of_group.setdefault(one["group"], []).append(f"{one['topic']}-{one['partition']}")
+    for group in groups:
+        if group["offsets_partition"] is not None:
+            of_group = found.setdefault((group["offsets_partition"], group["producer_id"]), {})
+            of_group.setdefault(group["group"], []).append(f"{group['topic']}-{group['partition']}")
     return found
 
 

@@ -60,19 +60,19 @@ def _revoke(flags: Namespace, settings: Settings) -> int:
 def _list(settings: Settings) -> int:
     with _store(settings, writes=False) as engine, engine.connect() as connection:
         keys = api_keys.read_all(connection)
-    print(table(_HEADS, [_row(one) for one in keys]))
+    print(table(_HEADS, [_row(key) for key in keys]))
     return FINE
 
 
-def _row(one: KeyRow) -> tuple[object, ...]:
-    revoked = None if one.revoked_at_ms is None else time_of(one.revoked_at_ms)
+def _row(key_row: KeyRow) -> tuple[object, ...]:
+    revoked = None if key_row.revoked_at_ms is None else time_of(key_row.revoked_at_ms)
     return (
-        one.name,
-        ", ".join(grant_texts(one.grants)),
-        time_of(one.created_at_ms),
-        one.created_by,
+        key_row.name,
+        ", ".join(grant_texts(key_row.grants)),
+        time_of(key_row.created_at_ms),
+        key_row.created_by,
         revoked,
-        one.revoked_by,
+        key_row.revoked_by,
     )
 
 

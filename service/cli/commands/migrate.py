@@ -31,8 +31,8 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _show(rebuilt: Rebuilt) -> None:
-    rows = sum(one.rows for one in rebuilt.tables)
-    lost = [one.table for one in rebuilt.tables if not one.is_whole]
+    rows = sum(table.rows for table in rebuilt.tables)
+    lost = [table.table for table in rebuilt.tables if not table.is_whole]
     print(f"saved {rows:,} rows; the old file is {rebuilt.old_file}", file=sys.stderr)
     if lost:
         print(f"read only in part: {', '.join(lost)}", file=sys.stderr)

@@ -177,8 +177,12 @@ def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsReport:
     first case does DescribeTransactions answer that access is denied.
     """
     try:
-        listed = {one.transactional_id for node in nodes for one in list_transactions(client, node)}
-        missing = sorted(name for name in (_text(one) for one in log.ids) if name is not None and name not in listed)
+        listed = {listed.transactional_id for node in nodes for listed in list_transactions(client, node)}
+        missing = sorted(
+            name
+            for name in (_text(transactional_id) for transactional_id in log.ids)
+            if name is not None and name not in listed
+        )
         hidden = permissions.denied_ids(client, nodes[0], missing[:_IDS_ASKED])
         return IdsReport(len(listed), tuple(hidden), bool(permissions.denied_ids(client, nodes[0], [_INVENTED])), None)
     except KafkaFailure as e:
@@ -243,11 +247,11 @@ def _readable(
             except KafkaFailure as e:
                 why = str(e)
                 continue
-            found |= {topic: one.error for (topic, _), one in answered.items()}
+            found |= {topic: producers.error for (topic, _), producers in answered.items()}
             with_open |= {
                 topic
-                for (topic, _), one in answered.items()
-                if any(each.transaction_start_offset >= 0 for each in one.producers)
+                for (topic, _), producers in answered.items()
+                if any(each.transaction_start_offset >= 0 for each in producers.producers)
             }
     allowed = tuple(sorted(topic for topic, error in found.items() if error == errors.NONE))
     denied = tuple(sorted(topic for topic, error in found.items() if error == errors.TOPIC_AUTHORIZATION_FAILED))
@@ -258,7 +262,7 @@ def _readable(
 
 def _groups(client: KafkaClient, nodes: Sequence[int]) -> GroupsReport:
     try:
-        groups = {one.group: one.protocol_type for node in nodes for one in list_groups(client, node)}
+        groups = {listed.group: listed.protocol_type for node in nodes for listed in list_groups(client, node)}
         listed = sorted(groups)
         denied = tuple(permissions.denied_groups(client, nodes[0], listed))
         any_denied = bool(permissions.denied_groups(client, nodes[0], [_INVENTED]))

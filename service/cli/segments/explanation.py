@@ -106,7 +106,7 @@ def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDe
 
 
 def _may_be_open(span: Span, transactions: Iterable[LoggedTransaction]) -> bool:
-    open_epochs = [one.data_epoch for one in transactions if one.marker is None]
+    open_epochs = [transaction.data_epoch for transaction in transactions if transaction.marker is None]
     return span.producer_epoch in open_epochs or None in open_epochs
 
 
@@ -115,7 +115,7 @@ def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
     have no marker of this transaction, but the transaction log shows nothing open under its producer id."""
     if run.open_producer_id is None or run.open_producer_id not in logs.names:
         return run
-    is_open = any(one.marker is None for one in logs.transactions(run.open_producer_id))
+    is_open = any(transaction.marker is None for transaction in logs.transactions(run.open_producer_id))
     return run if is_open else run._replace(ended_by=EndOfRun.UNKNOWN)
 
 

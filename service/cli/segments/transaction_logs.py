@@ -134,8 +134,8 @@ class JudgedLogs:
         endings: dict[int, list[_Ending]] = defaultdict(list)
         ids: dict[tuple[Path, bytes], _Id] = {}
         newest_ms: dict[Path, int] = defaultdict(int)
-        logs = (one for one in segments if one.is_log)
-        for segment in sorted(logs, key=lambda one: -1 if one.first is None else one.first):
+        logs = (segment for segment in segments if segment.is_log)
+        for segment in sorted(logs, key=lambda segment: -1 if segment.first is None else segment.first):
             log = _log_of(segment.path)
             causes = self._causes.setdefault(log, {})
             for transactional_id, record, value in _records(segment.data):
@@ -267,17 +267,17 @@ class _Id:
 
 def _decisions(endings: Iterable[_Ending]) -> list[Decision]:
     return [
-        Decision(one.logged.marker, one.from_ms, one.logged.until_ms, cause, marker_epoch=one.marker_epoch)
-        for one in endings
-        if one.logged.marker is not None and (cause := one.cause) is not None
+        Decision(ending.logged.marker, ending.from_ms, ending.logged.until_ms, cause, marker_epoch=ending.marker_epoch)
+        for ending in endings
+        if ending.logged.marker is not None and (cause := ending.cause) is not None
     ]
 
 
 def _transactions(endings: Iterable[_Ending]) -> list[LoggedTransaction]:
     return [
-        one.logged._replace(cause=one.cause)
-        for one in endings
-        if one.logged.lists_partition is not False and not one.is_superseded
+        ending.logged._replace(cause=ending.cause)
+        for ending in endings
+        if ending.logged.lists_partition is not False and not ending.is_superseded
     ]
 
 

@@ -44,7 +44,9 @@ def canary_id(token: str, log_partition: int, partition_count: int) -> str:
     `token`: distinguishes the canaries of different stores, which would fence each other under the same id.
     """
     ids = (f"{ID_PREFIX}{token}-{log_partition}-{number}" for number in count())
-    return next(one for one in ids if partition_of(one, partition_count) == log_partition)
+    return next(
+        transactional_id for transactional_id in ids if partition_of(transactional_id, partition_count) == log_partition
+    )
 
 
 MOST_COORDINATORS: Final = 24

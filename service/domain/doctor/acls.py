@@ -48,7 +48,7 @@ def topic(name: str, operation: str) -> Acl:
 def grant_of(missing: NoPermission) -> Grant:
     """Returns the grant for the missing operations. If READ is among them, DESCRIBE is left out, because READ implies
     DESCRIBE."""
-    wanted = [one for one in missing.operations if one != DESCRIBE or READ not in missing.operations]
+    wanted = [operation for operation in missing.operations if operation != DESCRIBE or READ not in missing.operations]
     return Grant(
         f"{missing.grant} on topic {missing.topic}", tuple(topic(missing.topic, one.capitalize()) for one in wanted)
     )

@@ -34,14 +34,14 @@ def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[tuple[s
     No broker reports its software. So the lines rest on feature levels, which Apache Kafka's releases define, and on
     the topic in which Apache Kafka keeps its transactions."""
     from_records = from_release(report, records)
-    abilities = [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
+    abilities = [*(_ability(report, verdict) for verdict in verdicts(report)), _resolve(report)]
     if not_tried := from_records.not_tried:
         abilities.append(Ability(f"everything that depends on the release (not tried on {not_tried})", None))
     groups = (
-        ("works", [one for one in abilities if one.works and not one.why]),
-        ("works in part", [one for one in abilities if one.works and one.why]),
-        ("does not work", [one for one in abilities if one.works is False]),
-        ("not known", [one for one in abilities if one.works is None]),
+        ("works", [ability for ability in abilities if ability.works and not ability.why]),
+        ("works in part", [ability for ability in abilities if ability.works and ability.why]),
+        ("does not work", [ability for ability in abilities if ability.works is False]),
+        ("not known", [ability for ability in abilities if ability.works is None]),
     )
     lines = [
         ("this is", "; ".join((_software(report), _log(report), _protocol(report)))),
@@ -97,7 +97,9 @@ def _resolve(report: ClusterReport) -> Ability:
     what = "resolve: writing a missing marker"
     if not report.log.may_read:
         return Ability(what, None if _may_come(report) else False, why_no_log(report))
-    lacking = [str(one.node) for one in report.brokers if one.why is None and _WRITE_MARKERS not in one.apis]
+    lacking = [
+        str(broker.node) for broker in report.brokers if broker.why is None and _WRITE_MARKERS not in broker.apis
+    ]
     if lacking:
         return Ability(what, False, f"broker {join_names(lacking)} does not speak WriteTxnMarkers")
     permission = to_resolve(report)
@@ -110,6 +112,6 @@ def _resolve(report: ClusterReport) -> Ability:
 def _listed(abilities: Sequence[Ability]) -> str:
     """Returns the abilities as one text, in which abilities with the same reason share that reason."""
     by_why: dict[str, list[str]] = {}
-    for one in abilities:
-        by_why.setdefault(one.why, []).append(one.what)
+    for ability in abilities:
+        by_why.setdefault(ability.why, []).append(ability.what)
     return "; ".join(", ".join(names) + (f" ({why})" if why else "") for why, names in by_why.items())

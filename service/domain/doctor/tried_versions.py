@@ -69,11 +69,11 @@ class TriedVersion(NamedTuple):
 
     @property
     def failed(self) -> list[str]:
-        return [name for name, one in self.scenarios.items() if one.outcome != PASSED]
+        return [name for name, scenario in self.scenarios.items() if scenario.outcome != PASSED]
 
     @property
     def skips_markers(self) -> bool:
-        return any(SKIPPED_MARKER in one.seen for one in self.scenarios.values())
+        return any(SKIPPED_MARKER in scenario.seen for scenario in self.scenarios.values())
 
 
 class FromRelease(NamedTuple):
@@ -91,7 +91,7 @@ class FromRelease(NamedTuple):
 
 def from_release(report: ClusterReport, records: Iterable[TriedVersion]) -> FromRelease:
     """Returns, as sentences, what the records show about the releases of the brokers in the report."""
-    by_release = {one.release: one for one in records}
+    by_release = {record.release: record for record in records}
     levels = [broker.newest_metadata_version for broker in report.brokers if broker.why is None]
     releases = [release_of(level) for level in levels]
     known = dict.fromkeys(release for release in releases if release in by_release)
@@ -102,29 +102,31 @@ def from_release(report: ClusterReport, records: Iterable[TriedVersion]) -> From
     )
     here = [by_release[release] for release in known if release is not None]
     return FromRelease(
-        "; ".join(_result(one) for one in here),
-        "; ".join(filter(None, (_differences(one, len(here) > 1) for one in here))),
+        "; ".join(_result(version) for version in here),
+        "; ".join(filter(None, (_differences(version, len(here) > 1) for version in here))),
         join_names(list(others)),
     )
 
 
-def _result(one: TriedVersion) -> str:
-    total, failed = len(one.scenarios), one.failed
+def _result(version: TriedVersion) -> str:
+    total, failed = len(version.scenarios), version.failed
     if not failed:
-        return f"Kafka {one.version} on {one.date}: all {total} scenarios passed"
+        return f"Kafka {version.version} on {version.date}: all {total} scenarios passed"
     names = join_names([scenario_name(name) for name in failed])
-    return f"Kafka {one.version} on {one.date}: {total - len(failed)} of {total} scenarios passed; failed: {names}"
+    return (
+        f"Kafka {version.version} on {version.date}: {total - len(failed)} of {total} scenarios passed; failed: {names}"
+    )
 
 
-def _differences(one: TriedVersion, is_named: bool) -> str:
-    found = [text for ability, text in LACKING.items() if not one.abilities.get(ability)]
-    if one.skips_markers:
+def _differences(version: TriedVersion, is_named: bool) -> str:
+    found = [text for ability, text in LACKING.items() if not version.abilities.get(ability)]
+    if version.skips_markers:
         found.append("the marker of a partition without a leader is skipped (KAFKA-20734)")
-    groups = [kip for ability, kip in NO_GROUPS.items() if not one.abilities.get(ability)]
+    groups = [kip for ability, kip in NO_GROUPS.items() if not version.abilities.get(ability)]
     if groups:
         found.append(f"by default no groups of {join_names(groups)}")
     text = "; ".join(found)
-    return f"Kafka {one.version}: {text}" if is_named and text else text
+    return f"Kafka {version.version}: {text}" if is_named and text else text
 
 
 def scenario_name(test: str) -> str:
@@ -135,4 +137,4 @@ def scenario_name(test: str) -> str:
 
 def newest_first(records: Iterable[TriedVersion]) -> Sequence[TriedVersion]:
     """Returns the records, sorted by version, the newest first."""
-    return sorted(records, key=lambda one: [int(part) for part in one.version.split(".")], reverse=True)
+    return sorted(records, key=lambda version: [int(part) for part in version.version.split(".")], reverse=True)

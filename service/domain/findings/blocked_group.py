@@ -116,9 +116,9 @@ class BlockedGroupFacts(SharedFacts):
             " LSO, may be 0.",
         )
 
-    def _unstable(self, one: Subject) -> tuple[str, str]:
+    def _unstable(self, subject: Subject) -> tuple[str, str]:
         return (
-            f"an offset of {one.group} for {one.topic}-{one.partition} is part of {self.cause.text} on"
+            f"an offset of {subject.group} for {subject.topic}-{subject.partition} is part of {self.cause.text} on"
             f" {self.stalled[0]}-{self.stalled[1]} (UNSTABLE_OFFSET_COMMIT)",
             "A consumer that starts, or gets the partition in a rebalance, waits if it asks for stable offsets, as Java"
             " clients since 2.5 do. Do not delete the group: its offsets would be lost.",
@@ -201,7 +201,7 @@ class CommitsUnreadFacts(SharedFacts):
         return replace(self, more=more, reached=None, undecodable=(), damaged=0)
 
     def words(self, about: Observation, /) -> Words:
-        one = about.subject
+        subject = about.subject
         found = [] if self.reached is None else [f"its batches were read only up to offset {self.reached}"]
         found += [f"{count:,} of its records cannot be decoded ({reason})" for reason, count in self.undecodable]
         if self.damaged:
@@ -210,8 +210,8 @@ class CommitsUnreadFacts(SharedFacts):
         return Words(
             f"{self.rest('open transaction', 'open transactions')} may block groups that are not listed"
             if self.more
-            else f"{OFFSETS_TOPIC}-{one.partition}: the open transaction of producer id {one.producer_id} may block"
-            f" groups that are not listed: {'; '.join(found)}",
+            else f"{OFFSETS_TOPIC}-{subject.partition}: the open transaction of producer id {subject.producer_id} may"
+            f" block groups that are not listed: {'; '.join(found)}",
             "Groups that are not listed may wait, too. The application of the transaction knows for which groups"
             " it commits offsets.",
         )
@@ -222,13 +222,16 @@ def incompletely_read(unread: Iterable[UnreadCommits]) -> list[Observation]:
     return bounded(list(unread), _incompletely_read)
 
 
-def _incompletely_read(one: UnreadCommits) -> Observation:
+def _incompletely_read(commits: UnreadCommits) -> Observation:
     return Observation(
         kind=Kind.COVERAGE_GAP,
         severity=Severity.WARNING,
         subject=Subject(
-            topic=OFFSETS_TOPIC, partition=one.partition, producer_id=one.producer_id, start_offset=one.start_offset
+            topic=OFFSETS_TOPIC,
+            partition=commits.partition,
+            producer_id=commits.producer_id,
+            start_offset=commits.start_offset,
         ),
-        facts=CommitsUnreadFacts(one.reached, one.undecodable, one.damaged),
+        facts=CommitsUnreadFacts(commits.reached, commits.undecodable, commits.damaged),
         evidence=(),
     )

@@ -40,12 +40,12 @@ def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
     entry begins at or below the log start.
     """
     if stall.is_read and stall.described and stall.last_stable_offset <= stall.log_start:
-        oldest = min(entries, key=lambda one: one.start_offset, default=None)
+        oldest = min(entries, key=lambda entry: entry.start_offset, default=None)
         return oldest if oldest is not None and oldest.start_offset <= stall.log_start else None
     if not _has_data_at_lso(stall) or stall.first is None:
         return None
-    at_lso = (one for one in entries if one.start_offset == stall.last_stable_offset)
-    return next((one for one in at_lso if one.producer_id == stall.first.producer_id), None)
+    at_lso = (entry for entry in entries if entry.start_offset == stall.last_stable_offset)
+    return next((entry for entry in at_lso if entry.producer_id == stall.first.producer_id), None)
 
 
 def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
@@ -56,7 +56,9 @@ def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int)
         return None
     if not stall.described or not _has_data_at_lso(stall):
         return None
-    if as_of_ms - stall.read_at_ms < SETTLED_MS or any(one.start_offset <= stall.last_stable_offset for one in entries):
+    if as_of_ms - stall.read_at_ms < SETTLED_MS or any(
+        entry.start_offset <= stall.last_stable_offset for entry in entries
+    ):
         return None
     return Entry(
         topic=stall.topic,

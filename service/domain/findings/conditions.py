@@ -81,34 +81,40 @@ def bounded(
 
 def judgeable(ids: Iterable[IdState], context: Context) -> list[IdState]:
     """Returns the ids whose log partition can be judged now."""
-    return [one for one in ids if one.partition in context.log.known_until_ms]
+    return [transactional_id for transactional_id in ids if transactional_id.partition in context.log.known_until_ms]
 
 
 def about_id(
-    one: IdState, context: Context, *, kind: Kind, severity: Severity, facts: Facts, evidence: Iterable[Evidence] = ()
+    id_state: IdState,
+    context: Context,
+    *,
+    kind: Kind,
+    severity: Severity,
+    facts: Facts,
+    evidence: Iterable[Evidence] = (),
 ) -> Observation:
     """Returns an observation of the id, with the owner and mute time of its rule, and the consumer groups that wait for
     the id's transaction. `evidence`: further evidence, to come after the evidence of the newest record."""
     observation = Observation(
         kind=kind,
         severity=severity,
-        subject=Subject(transactional_id=one.transactional_id),
+        subject=Subject(transactional_id=id_state.transactional_id),
         facts=facts,
-        evidence=(one.newest_record(), *evidence),
-        log_partition=one.partition,
-        blocked_groups=context.groups.waiting_for(one.topics, one.producer_id),
+        evidence=(id_state.newest_record(), *evidence),
+        log_partition=id_state.partition,
+        blocked_groups=context.groups.waiting_for(id_state.topics, id_state.producer_id),
     )
-    return with_rule(observation, rule_of(one, context))
+    return with_rule(observation, rule_of(id_state, context))
 
 
-def rule_of(one: IdState, context: Context) -> Rule:
-    return context.rules.of(one.name, (topic for topic, _ in one.topics))
+def rule_of(id_state: IdState, context: Context) -> Rule:
+    return context.rules.of(id_state.name, (topic for topic, _ in id_state.topics))
 
 
-def place_of(one: IdState, context: Context) -> Place:
+def place_of(id_state: IdState, context: Context) -> Place:
     """Returns the log partition with the id's newest record, and the broker that leads this partition. If the id hashes
     to another partition now, also returns that other partition."""
     count = context.log.partition_count
-    was_left_behind = is_left_behind(one.transactional_id, one.partition, count)
-    looked_for = coordinator_partition(one.transactional_id, count) if was_left_behind else None
-    return Place(one.partition, context.log.leaders.get(one.partition, -1), looked_for)
+    was_left_behind = is_left_behind(id_state.transactional_id, id_state.partition, count)
+    looked_for = coordinator_partition(id_state.transactional_id, count) if was_left_behind else None
+    return Place(id_state.partition, context.log.leaders.get(id_state.partition, -1), looked_for)

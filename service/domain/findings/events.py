@@ -123,11 +123,11 @@ def generated_part(name: str) -> str:
 T = TypeVar("T")
 
 
-def change_count(counter: Counter[T], one: T, by: int) -> None:
-    """Adds `by` to the count of `one`, and removes the count if it becomes 0."""
-    counter[one] += by
-    if not counter[one]:
-        del counter[one]
+def change_count(counter: Counter[T], key: T, by: int) -> None:
+    """Adds `by` to the count of `key`, and removes the count if it becomes 0."""
+    counter[key] += by
+    if not counter[key]:
+        del counter[key]
 
 
 class _Window:
@@ -166,7 +166,9 @@ class _Window:
     def _rank(self, prefix: str, remove: bool = False) -> None:
         """Adds or removes the subjects of the ids of a prefix. Prefixes come before single ids."""
         ids = self._ids[prefix]
-        for key in [_rank_of(prefix)] if len(ids) > SINGLE_IDS else [(True, one) for one in ids]:
+        for key in (
+            [_rank_of(prefix)] if len(ids) > SINGLE_IDS else [(True, transactional_id) for transactional_id in ids]
+        ):
             if remove:
                 del self._ranked[bisect_left(self._ranked, key)]
             else:
@@ -211,7 +213,9 @@ def group_by_subject(events: Iterable[Event], after_ms: int, window: ReportWindo
             of_subject.append(event)
             groups[subject] = ids, of_subject
     found = [_group(subject, ids, tuple(sorted(some))) for subject, (ids, some) in groups.items()]
-    return sorted(found, key=lambda one: (one.subject == Subject(), -one.whose.ids, -len(one.events), one.whose.name))
+    return sorted(
+        found, key=lambda group: (group.subject == Subject(), -group.whose.ids, -len(group.events), group.whose.name)
+    )
 
 
 def _group(subject: Subject, ids: int, events: tuple[Event, ...]) -> Group:

@@ -118,7 +118,7 @@ def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
                 begin += 1
             if end - begin + 1 >= TAKEOVERS:
                 shown = takeovers[max(first, begin) : end + 1]
-                found[takeover.fence.sequence] = tuple(one.fence for one in shown)
+                found[takeover.fence.sequence] = tuple(takeover.fence for takeover in shown)
                 first = end + 1
     return found
 

@@ -231,7 +231,7 @@ def observe(
         decision=verdict.decision,
         bootstrap=bootstrap if is_safe else None,
         blocked_groups=case.groups,
-        possible=tuple(one for one in World if one in verdict.possible),
+        possible=tuple(world for world in World if world in verdict.possible),
         proofs=verdict.proofs,
         reason=why,
     )
@@ -260,8 +260,8 @@ def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
     if not case.pending:
         return ()
     places: dict[str, list[TopicPartition]] = {}
-    for one in case.pending:
-        group, topic, partition = one.key
+    for affected_group in case.pending:
+        group, topic, partition = affected_group.key
         places.setdefault(group, []).append((topic, partition))
     groups = join_names([f"{group} ({join_partitions(of_group)})" for group, of_group in places.items()])
     entry = case.entry

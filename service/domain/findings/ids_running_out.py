@@ -42,8 +42,8 @@ def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
     """Returns observations of ids that are about to expire. `ids`: the ids that expire first, in the order of their
     expiry."""
     by_prefix: dict[str, list[IdState]] = defaultdict(list)
-    for one in judgeable(ids, context):
-        by_prefix[prefix_of(one.name)].append(one)
+    for id_state in judgeable(ids, context):
+        by_prefix[prefix_of(id_state.name)].append(id_state)
     found: list[list[IdState]] = []
     for some in by_prefix.values():
         found += [some] if len(some) > SINGLE_IDS else [[one] for one in some]
@@ -167,9 +167,9 @@ class EpochFacts(SharedFacts):
 def epoch_exhaustion(ids: Iterable[IdState], context: Context) -> list[Observation]:
     """Returns observations of ids that run out of epochs. `ids`: ids of the old protocol with an epoch of
     HIGH_EPOCH_FROM or above, the highest epoch first."""
-    return bounded(judgeable(ids, context), lambda one: _epochs(one, context))
+    return bounded(judgeable(ids, context), lambda id_state: _epochs(id_state, context))
 
 
-def _epochs(one: IdState, context: Context) -> Observation:
-    facts = EpochFacts(one.name, one.producer_epoch)
-    return about_id(one, context, kind=Kind.EPOCH_EXHAUSTION, severity=Severity.WARNING, facts=facts)
+def _epochs(id_state: IdState, context: Context) -> Observation:
+    facts = EpochFacts(id_state.name, id_state.producer_epoch)
+    return about_id(id_state, context, kind=Kind.EPOCH_EXHAUSTION, severity=Severity.WARNING, facts=facts)

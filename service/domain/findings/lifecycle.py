@@ -82,9 +82,9 @@ class Truncation:
     def apply_round(self, known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> None:
         """Updates the counts by one round. `known`: the findings, with the changes of this round already made."""
         self._omitted = {
-            key: one
-            for key, one in self._omitted.items()
-            if not (key in known and known[key].is_open) and not _omitted_is_over(key, one, result, now_ms)
+            key: omitted
+            for key, omitted in self._omitted.items()
+            if not (key in known and known[key].is_open) and not _omitted_is_over(key, omitted, result, now_ms)
         }
         self._omitted |= _omitted(known, result, now_ms)
         self._unread |= result.unread
@@ -97,16 +97,16 @@ class Truncation:
         return {kind: number for kind, number in sorted(found.items()) if number}
 
 
-def _omitted_is_over(key: Key, one: _Omitted, result: RoundResult, now_ms: int) -> bool:
+def _omitted_is_over(key: Key, omitted: _Omitted, result: RoundResult, now_ms: int) -> bool:
     """Returns whether to forget an observation that has no finding. An event is forgotten once QUIET_MS have passed
     since it last happened, a condition once a round has judged its subject. If the round observed the condition again,
     `_omitted` adds the condition again."""
     kind, subject = key
     if kind in EVENTS:
-        return now_ms - one.seen_ms >= QUIET_MS
+        return now_ms - omitted.seen_ms >= QUIET_MS
     if kind not in result.kinds:
         return False
-    return result.resolutions is not None or result.covers(subject, one.log_partition)
+    return result.resolutions is not None or result.covers(subject, omitted.log_partition)
 
 
 def _omitted(known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> dict[Key, _Omitted]:
@@ -136,7 +136,7 @@ def _uncounted(
         found = stored.get(key)
         known = -1 if found is None else found.life.counted_to
         passed_over = frozenset(() if found is None else found.life.passed_over)
-        occurrences = {o for one in of_key for o in one.occurrences}
+        occurrences = {o for observation in of_key for o in observation.occurrences}
         fresh = tuple(sorted(o for o in occurrences if o.sequence > known or o.sequence in passed_over))
         if fresh:
             seen[key] = observation, fresh
@@ -154,43 +154,45 @@ def finding_id(cluster: str, kind: Kind, subject: object, opened_at_ms: int) -> 
     return blake2b(repr((cluster, str(kind), subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
 
 
-def _opened(old: Finding | None, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Change:
+def _opened(
+    old: Finding | None, observation: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str
+) -> Change:
     """Opens a new finding, or reopens `old` under its id, so that its earlier occurrences still count."""
     if old is None:
-        id_ = finding_id(cluster, one.kind, tuple(one.subject), now_ms)
+        id_ = finding_id(cluster, observation.kind, tuple(observation.subject), now_ms)
         life = Life(Status.CANDIDATE, opened_at_ms=now_ms, confirmed_at_ms=None, last_seen_ms=now_ms, count=0)
     else:
         id_, life = old.id, replace(old.life, resolved_at_ms=None, resolution=None, reopened=True)
     life = replace(
-        _counted(life, one, fresh),
-        status=Status.CONFIRMED if one.confirmed else Status.CANDIDATE,
-        confirmed_at_ms=now_ms if one.confirmed else None,
+        _counted(life, observation, fresh),
+        status=Status.CONFIRMED if observation.confirmed else Status.CANDIDATE,
+        confirmed_at_ms=now_ms if observation.confirmed else None,
         last_seen_ms=_last_seen(fresh, now_ms),
     )
-    return Change(Finding(id_, one.kept, life), OPENED if old is None else REOPENED)
+    return Change(Finding(id_, observation.kept, life), OPENED if old is None else REOPENED)
 
 
-def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Change | None:
-    life = _counted(old.life, one, fresh)
-    is_confirmed_now = one.confirmed and life.status == Status.CANDIDATE
+def _seen_again(old: Finding, observation: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Change | None:
+    life = _counted(old.life, observation, fresh)
+    is_confirmed_now = observation.confirmed and life.status == Status.CANDIDATE
     if is_confirmed_now:
         life = replace(life, status=Status.CONFIRMED, confirmed_at_ms=now_ms)
-    if one.kept == old.observation and life == old.life and now_ms - life.last_seen_ms < SEEN_AGAIN_MS:
+    if observation.kept == old.observation and life == old.life and now_ms - life.last_seen_ms < SEEN_AGAIN_MS:
         return None
-    event = CONFIRMED if is_confirmed_now else UPDATED if one.severity != old.severity else None
+    event = CONFIRMED if is_confirmed_now else UPDATED if observation.severity != old.severity else None
     life = replace(life, last_seen_ms=max(life.last_seen_ms, _last_seen(fresh, now_ms)))
-    return Change(Finding(old.id, one.kept, life), event)
+    return Change(Finding(old.id, observation.kept, life), event)
 
 
-def _counted(life: Life, one: Observation, fresh: tuple[Occurrence, ...]) -> Life:
+def _counted(life: Life, observation: Observation, fresh: tuple[Occurrence, ...]) -> Life:
     """Returns `life` with a new count. For an event, the fresh occurrences are added to the count. For a condition, the
     count is the present number of ids."""
     counted_to = max([life.counted_to, *(o.sequence for o in fresh)])
     return replace(
         life,
-        count=life.count + len(fresh) if one.kind in EVENTS else one.ids,
+        count=life.count + len(fresh) if observation.kind in EVENTS else observation.ids,
         counted_to=counted_to,
-        passed_over=tuple(sequence for sequence in one.waiting if sequence < counted_to),
+        passed_over=tuple(sequence for sequence in observation.waiting if sequence < counted_to),
     )
 
 
@@ -217,7 +219,7 @@ def _resolved(finding: Finding, how: Resolution | None, now_ms: int) -> Finding:
 def without_canary(result: RoundResult) -> RoundResult:
     """Returns the result of the round without observations of the canary's ids and of its topic. While a coordinator
     fails, the canary's transactions fail by design, and the canary itself reports these failures."""
-    kept = tuple(one for one in result.observations if not _is_canary(one.subject))
+    kept = tuple(observation for observation in result.observations if not _is_canary(observation.subject))
     return result if len(kept) == len(result.observations) else result._replace(observations=kept)
 
 

@@ -81,21 +81,26 @@ def expanded(found: LeftBehindIds, partition_count: int) -> list[Observation]:
             severity=Severity.CRITICAL,
             subject=Subject(),
             facts=LogExpandedFacts(partition_count, found.ids, found.ongoing),
-            evidence=tuple(_evidence(one, partition_count) for one in found.named[:NAMED]),
+            evidence=tuple(_evidence(left_behind, partition_count) for left_behind in found.named[:NAMED]),
             ids=found.ids,
         )
     ]
 
 
-def _evidence(one: LeftBehind, partition_count: int) -> Evidence:
-    looked_for = coordinator_partition(one.transactional_id, partition_count)
+def _evidence(left_behind: LeftBehind, partition_count: int) -> Evidence:
+    looked_for = coordinator_partition(left_behind.transactional_id, partition_count)
     text = (
-        f"{one.name} is {NAMES[one.state]} here; with {partition_count} partitions, its coordinator looks in"
-        f" partition {looked_for}"
+        f"{left_behind.name} is {NAMES[left_behind.state]} here; with {partition_count} partitions, its coordinator"
+        f" looks in partition {looked_for}"
     )
-    return Evidence(one.timestamp_ms, LogPlace(TOPIC, one.partition, one.offset), text)
+    return Evidence(left_behind.timestamp_ms, LogPlace(TOPIC, left_behind.partition, left_behind.offset), text)
 
 
 def named_first(some: Sequence[LeftBehind]) -> tuple[LeftBehind, ...]:
     """Returns at most NAMED records for the evidence: Ongoing ones first, then by id."""
-    return tuple(sorted(some, key=lambda one: (one.state != ONGOING, one.transactional_id, one.partition)))[:NAMED]
+    return tuple(
+        sorted(
+            some,
+            key=lambda left_behind: (left_behind.state != ONGOING, left_behind.transactional_id, left_behind.partition),
+        )
+    )[:NAMED]

@@ -76,9 +76,9 @@ class CoordinatorAnswer(NamedTuple):
     missing: tuple[WithoutMarker, ...] | None = None
     log_partitions: int = 0
 
-    def agrees(self, one: IdState) -> bool:
+    def agrees(self, id_state: IdState) -> bool:
         reported = self.state, self.producer_id, self.producer_epoch
-        return reported == (NAMES[one.state], one.producer_id, one.producer_epoch)
+        return reported == (NAMES[id_state.state], id_state.producer_id, id_state.producer_epoch)
 
 
 class Compared(NamedTuple):
@@ -158,13 +158,18 @@ class MismatchFacts(Facts):
 
 
 def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observation:
-    answer, one = compared
+    answer, id_state = compared
     facts = MismatchFacts(
-        one.name, place_of(one, context), answer.state, answer.producer_id, answer.producer_epoch, NAMES[one.state]
+        id_state.name,
+        place_of(id_state, context),
+        answer.state,
+        answer.producer_id,
+        answer.producer_epoch,
+        NAMES[id_state.state],
     )
     said = Evidence(answer.answered_at_ms, "DescribeTransactions", f"the coordinator {facts.reported}")
     return about_id(
-        one, context, kind=Kind.COORDINATOR_MISMATCH, severity=Severity.CRITICAL, facts=facts, evidence=[said]
+        id_state, context, kind=Kind.COORDINATOR_MISMATCH, severity=Severity.CRITICAL, facts=facts, evidence=[said]
     )._replace(
         confidence=Confidence.CERTAIN if is_repeated and answer.state == NOT_FOUND else Confidence.LIKELY,
         confirmed=is_repeated,

@@ -56,21 +56,23 @@ class NewestState(Protocol):
     def state_since_ms(self) -> int: ...
 
 
-def abort_due_ms(one: NewestState, log: KnownLog) -> int | None:
+def abort_due_ms(newest_state: NewestState, log: KnownLog) -> int | None:
     """Returns the time by which the abort of the transaction must be in the log; None if the transaction never times
     out, or if its start is not known."""
-    return abort_due_at_ms(one.state, one.started_at_ms, one.timeout_ms, log.limits.scan_ms)
+    return abort_due_at_ms(newest_state.state, newest_state.started_at_ms, newest_state.timeout_ms, log.limits.scan_ms)
 
 
-def is_overdue(one: NewestState, log: KnownLog) -> bool:
-    return deadlines.is_overdue(one.state, one.started_at_ms, one.timeout_ms, one.partition, log)
+def is_overdue(newest_state: NewestState, log: KnownLog) -> bool:
+    return deadlines.is_overdue(
+        newest_state.state, newest_state.started_at_ms, newest_state.timeout_ms, newest_state.partition, log
+    )
 
 
-def is_stuck(one: NewestState, log: KnownLog) -> bool:
+def is_stuck(newest_state: NewestState, log: KnownLog) -> bool:
     """Returns whether the transaction was still in PrepareX STUCK_AFTER_MS after its decision. Returns False if the log
     is not known up to that time."""
-    is_prepared = one.state in (PREPARE_COMMIT, PREPARE_ABORT) and is_time(one.state_since_ms)
-    return is_prepared and log.is_known_until(one.partition, one.state_since_ms + STUCK_AFTER_MS)
+    is_prepared = newest_state.state in (PREPARE_COMMIT, PREPARE_ABORT) and is_time(newest_state.state_since_ms)
+    return is_prepared and log.is_known_until(newest_state.partition, newest_state.state_since_ms + STUCK_AFTER_MS)
 
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> list[Observation]:
@@ -79,11 +81,12 @@ def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> li
     with open transactions, the oldest transaction first."""
     return bounded(
         [
-            one
-            for one in long_open(ids, context)
-            if _is_long(one, context) or is_two_phase(makers.get(one.transactional_id, NOTHING), one.timeout_ms)
+            id_state
+            for id_state in long_open(ids, context)
+            if _is_long(id_state, context)
+            or is_two_phase(makers.get(id_state.transactional_id, NOTHING), id_state.timeout_ms)
         ],
-        lambda one: _long_running(one, makers.get(one.transactional_id, NOTHING), context),
+        lambda id_state: _long_running(id_state, makers.get(id_state.transactional_id, NOTHING), context),
     )
 
 
@@ -92,27 +95,30 @@ def long_open(ids: Iterable[IdState], context: Context) -> list[IdState]:
     have made an id, the id is also returned if its transaction is near the deadline, because a rule with a long
     `long_after` must not hide such a transaction."""
     return [
-        one
-        for one in judgeable(ids, context)
-        if (_is_long(one, context) or (may_be_two_phase(one.name, one.timeout_ms) and _is_near(one, context)))
-        and not is_overdue(one, context.log)
+        id_state
+        for id_state in judgeable(ids, context)
+        if (
+            _is_long(id_state, context)
+            or (may_be_two_phase(id_state.name, id_state.timeout_ms) and _is_near(id_state, context))
+        )
+        and not is_overdue(id_state, context.log)
     ]
 
 
-def _is_long(one: IdState, context: Context) -> bool:
-    if one.state != ONGOING or one.started_at_ms is None or not is_time(one.started_at_ms):
+def _is_long(id_state: IdState, context: Context) -> bool:
+    if id_state.state != ONGOING or id_state.started_at_ms is None or not is_time(id_state.started_at_ms):
         return False
-    long_after = rule_of(one, context).long_after_ms
+    long_after = rule_of(id_state, context).long_after_ms
     limit = LONG_AFTER_MS if long_after is None else long_after
-    return context.log.known_until_ms[one.partition] - one.started_at_ms >= limit
+    return context.log.known_until_ms[id_state.partition] - id_state.started_at_ms >= limit
 
 
-def _long_running(one: IdState, maker: Application, context: Context) -> Observation:
-    rule = rule_of(one, context)
-    started = one.started_at_ms or 0
-    times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
-    place = place_of(one, context)
-    heals = None if place.was_left_behind else abort_due_ms(one, context.log)
+def _long_running(id_state: IdState, maker: Application, context: Context) -> Observation:
+    rule = rule_of(id_state, context)
+    started = id_state.started_at_ms or 0
+    times_out = times_out_at_ms(id_state.state, id_state.started_at_ms, id_state.timeout_ms)
+    place = place_of(id_state, context)
+    heals = None if place.was_left_behind else abort_due_ms(id_state, context.log)
     if place.was_left_behind:
         ends = (
             "it is not known whether the timeout ends the transaction, because its record was left behind when"
@@ -130,12 +136,14 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
         evidence.append(
             Evidence(started + rule.long_after_ms, "rules", f"long-running after {duration(rule.long_after_ms)}")
         )
-    is_sink = is_two_phase(maker, one.timeout_ms)
-    is_near = is_sink and _is_near(one, context)
-    facts = LongRunningFacts(one.name, started, place, _sink(one, maker), partitions_of(one.topics), is_near)
+    is_sink = is_two_phase(maker, id_state.timeout_ms)
+    is_near = is_sink and _is_near(id_state, context)
+    facts = LongRunningFacts(
+        id_state.name, started, place, _sink(id_state, maker), partitions_of(id_state.topics), is_near
+    )
     # what the timeout does to a two-phase sink is a loss, and heals nothing
     return about_id(
-        one,
+        id_state,
         context,
         kind=Kind.LONG_RUNNING,
         severity=Severity.INFO if rule.long_after_ms is None and not is_near else Severity.WARNING,
@@ -148,11 +156,11 @@ def _assumed(context: Context) -> str:
     return assumed_remark(SCAN_CONFIG, is_assumed=context.log.is_assumed(SCAN_CONFIG))
 
 
-def _is_near(one: IdState, context: Context) -> bool:
-    times_out_ms = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
+def _is_near(id_state: IdState, context: Context) -> bool:
+    times_out_ms = times_out_at_ms(id_state.state, id_state.started_at_ms, id_state.timeout_ms)
     if times_out_ms is None:
         return False
-    return times_out_ms - context.log.known_until_ms[one.partition] <= one.timeout_ms // NEAR_DEADLINE
+    return times_out_ms - context.log.known_until_ms[id_state.partition] <= id_state.timeout_ms // NEAR_DEADLINE
 
 
 class Surroundings(NamedTuple):
@@ -169,61 +177,62 @@ def overdue(ids: Iterable[IdState], context: Context, surroundings: Surroundings
     Transactions that no coordinator knows any more are left out, because they are reported as hanging."""
     return bounded(
         [
-            one
-            for one in judgeable(ids, context)
-            if is_overdue(one, context.log) and (one.transactional_id, one.producer_id) not in context.uncoordinated
+            id_state
+            for id_state in judgeable(ids, context)
+            if is_overdue(id_state, context.log)
+            and (id_state.transactional_id, id_state.producer_id) not in context.uncoordinated
         ],
-        lambda one: _overdue(one, context, surroundings),
+        lambda id_state: _overdue(id_state, context, surroundings),
     )
 
 
-def _sink(one: IdState, maker: Application = NOTHING) -> Sink:
+def _sink(id_state: IdState, maker: Application = NOTHING) -> Sink:
     return Sink(
-        two_phase_of(one.name, one.timeout_ms, maker),
-        one.producer_id,
-        one.producer_epoch,
-        times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms),
+        two_phase_of(id_state.name, id_state.timeout_ms, maker),
+        id_state.producer_id,
+        id_state.producer_epoch,
+        times_out_at_ms(id_state.state, id_state.started_at_ms, id_state.timeout_ms),
         maker.name if maker.kind == Framework.FLINK else None,
     )
 
 
-def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Observation:
-    due_ms = abort_due_ms(one, context.log)
+def _overdue(id_state: IdState, context: Context, surroundings: Surroundings) -> Observation:
+    due_ms = abort_due_ms(id_state, context.log)
     assert due_ms is not None, "an overdue transaction must have a due time"
-    place = place_of(one, context)
+    place = place_of(id_state, context)
     # the newest record may be this id's own: a client can still add partitions
-    goes_on = surroundings.written_ms.get(one.partition, -1) > max(due_ms, one.timestamp_ms)
+    goes_on = surroundings.written_ms.get(id_state.partition, -1) > max(due_ms, id_state.timestamp_ms)
     counts = not goes_on and not place.was_left_behind
     facts = OverdueFacts(
-        name=one.name,
-        partitions=partitions_of(one.topics),
+        name=id_state.name,
+        partitions=partitions_of(id_state.topics),
         place=place,
-        sink=_sink(one),
+        sink=_sink(id_state),
         neighbours_progress=goes_on,
-        written_under=one.client_transaction_version,
+        written_under=id_state.client_transaction_version,
         finalized=context.transaction_version,
-        answer=surroundings.answers.get(one.transactional_id, Answer.NONE) if counts else Answer.NONE,
+        answer=surroundings.answers.get(id_state.transactional_id, Answer.NONE) if counts else Answer.NONE,
     )
-    late_ms = context.log.known_until_ms[one.partition] - due_ms
+    late_ms = context.log.known_until_ms[id_state.partition] - due_ms
     is_sure = late_ms >= CRITICAL_AFTER_MS and not context.log.is_assumed(SCAN_CONFIG)
     due = Evidence(
         due_ms,
         "brokers' configs",
-        f"open since {utc(one.started_at_ms or 0)}, timeout {duration(one.timeout_ms)}; the coordinator checks"
-        f" every {duration(context.log.limits.scan_ms)}{_assumed(context)}, so the abort was due by"
+        f"open since {utc(id_state.started_at_ms or 0)}, timeout {duration(id_state.timeout_ms)}; the coordinator"
+        f" checks every {duration(context.log.limits.scan_ms)}{_assumed(context)}, so the abort was due by"
         f" {utc(due_ms)}",
     )
     return about_id(
-        one,
+        id_state,
         context,
         kind=Kind.OVERDUE,
         severity=Severity.CRITICAL if late_ms >= CRITICAL_AFTER_MS else Severity.WARNING,
         facts=facts,
-        evidence=[due, *_facts_known(one, facts, surroundings)],
+        evidence=[due, *_facts_known(id_state, facts, surroundings)],
     )._replace(confidence=Confidence.CERTAIN if is_sure else Confidence.LIKELY)
 
 
-def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) -> list[Evidence]:
+def _facts_known(id_state: IdState, facts: OverdueFacts, surroundings: Surroundings) -> list[Evidence]:
     """Returns the evidence for two facts on which the advice depends, as far as they hold: another id's record was
     written after the due time; the transaction was written under a version above the finalized one."""
     place, found = facts.place, []
@@ -236,23 +245,23 @@ def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) 
         versions = (
             f"written under transaction.version {facts.written_under}; the finalized version is {facts.finalized}"
         )
-        found.append(Evidence(one.timestamp_ms, "features", versions))
+        found.append(Evidence(id_state.timestamp_ms, "features", versions))
     return found
 
 
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
     """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, the longest in this
     state first. The time in PrepareX counts from the record's timestamp, not from the times inside its value."""
-    found = [one for one in judgeable(ids, context) if is_stuck(one, context.log)]
-    return bounded(found, lambda one: _stuck(one, missing.get(one.transactional_id), context))
+    found = [id_state for id_state in judgeable(ids, context) if is_stuck(id_state, context.log)]
+    return bounded(found, lambda id_state: _stuck(id_state, missing.get(id_state.transactional_id), context))
 
 
-def _stuck(one: IdState, missing: tuple[WithoutMarker, ...] | None, context: Context) -> Observation:
-    late_ms = context.log.known_until_ms[one.partition] - one.state_since_ms - STUCK_AFTER_MS
-    word = "commit" if one.state == PREPARE_COMMIT else "abort"
+def _stuck(id_state: IdState, missing: tuple[WithoutMarker, ...] | None, context: Context) -> Observation:
+    late_ms = context.log.known_until_ms[id_state.partition] - id_state.state_since_ms - STUCK_AFTER_MS
+    word = "commit" if id_state.state == PREPARE_COMMIT else "abort"
     evidence = [
         Evidence(
-            one.state_since_ms,
+            id_state.state_since_ms,
             "transaction log",
             f"the {word} was decided then; no Complete record followed within {duration(STUCK_AFTER_MS)}",
         )
@@ -260,19 +269,19 @@ def _stuck(one: IdState, missing: tuple[WithoutMarker, ...] | None, context: Con
     if missing:
         places = ", ".join(map(str, missing[:MOST_LEADERS]))
         more = f" and {len(missing) - MOST_LEADERS:,} more" if len(missing) > MOST_LEADERS else ""
-        evidence.append(Evidence(one.timestamp_ms, "DescribeTransactions", f"no marker yet on {places}{more}"))
+        evidence.append(Evidence(id_state.timestamp_ms, "DescribeTransactions", f"no marker yet on {places}{more}"))
     elif missing is not None:
-        evidence.append(Evidence(one.timestamp_ms, "coordinator", "all markers are acknowledged"))
+        evidence.append(Evidence(id_state.timestamp_ms, "coordinator", "all markers are acknowledged"))
     facts = StuckFacts(
-        one.name,
-        one.state == PREPARE_COMMIT,
-        _names(one.topics if missing is None else [(place.topic, place.partition) for place in missing]),
+        id_state.name,
+        id_state.state == PREPARE_COMMIT,
+        _names(id_state.topics if missing is None else [(place.topic, place.partition) for place in missing]),
         missing is not None,
-        place_of(one, context),
+        place_of(id_state, context),
         context.may_skip_markers,
     )
     return about_id(
-        one,
+        id_state,
         context,
         kind=Kind.STUCK_COMPLETION,
         severity=Severity.CRITICAL if late_ms >= CRITICAL_AFTER_MS else Severity.WARNING,

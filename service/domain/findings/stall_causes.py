@@ -75,7 +75,7 @@ class StallCauses:
         cause is NOT_READ."""
         if not blockers:
             return FoundCause(NOT_READ, Severity.WARNING, "")
-        worst = min(map(self.of, blockers), key=lambda one: one.severity.rank)
+        worst = min(map(self.of, blockers), key=lambda cause: cause.severity.rank)
         if len(blockers) == 1:
             return worst
         return worst._replace(cause=replace(worst.cause, among=len(blockers), heals_at_ms=None))
@@ -124,9 +124,9 @@ def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Bloc
     holds the LSO. For a pending offset, only the entry of the transaction that contains the offset is returned. If the
     batches with the offset could not be read, all entries are returned, because no Kafka request reports which
     transaction contains the offset."""
-    in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
+    in_order = sorted(blockers, key=lambda blocker: blocker.entry.start_offset)
     if affected.waits_for_producer_id is not None:
-        return [one for one in in_order if one.entry.producer_id == affected.waits_for_producer_id]
+        return [blocker for blocker in in_order if blocker.entry.producer_id == affected.waits_for_producer_id]
     return in_order if affected.is_pending else in_order[:1]
 
 
@@ -175,8 +175,8 @@ def _doubt(affected: AffectedGroup) -> Doubt | None:
 
 
 def _committed(affected: AffectedGroup) -> str:
-    one = affected.offset
-    name = "committed offset" if one.isolation is None else "start offset"
-    what = f"no {name}" if one.committed_offset < 0 else f"{name} {one.committed_offset}"
-    reads = "" if one.isolation is None else f", share.isolation.level {one.isolation}"
-    return what + (", another offset pending" if one.is_unstable else "") + ", the same since then" + reads
+    group_offset = affected.offset
+    name = "committed offset" if group_offset.isolation is None else "start offset"
+    what = f"no {name}" if group_offset.committed_offset < 0 else f"{name} {group_offset.committed_offset}"
+    reads = "" if group_offset.isolation is None else f", share.isolation.level {group_offset.isolation}"
+    return what + (", another offset pending" if group_offset.is_unstable else "") + ", the same since then" + reads

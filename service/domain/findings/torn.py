@@ -119,43 +119,49 @@ class TornFacts(Facts):
         return Words(f"a transaction of {self.name} was {decided}, and {'; '.join(parts)}", advice, "; ".join(rest))
 
 
-def torn(one: TornTransaction, rule: Rule) -> Observation:
+def torn(transaction: TornTransaction, rule: Rule) -> Observation:
     """Returns the observation of the torn transaction. The observation's subject is the first marker with another
     outcome; without such a marker, the first deleted part."""
-    if one.otherwise:
-        marker = one.otherwise[0]
+    if transaction.otherwise:
+        marker = transaction.otherwise[0]
         topic, partition, offset, at_ms = marker.topic, marker.partition, marker.offset, marker.at_ms
     else:
-        topic, partition, offset, at_ms = one.gone[0]
+        topic, partition, offset, at_ms = transaction.gone[0]
     return Observation(
         kind=Kind.TORN,
         severity=Severity.CRITICAL,
         subject=Subject(
             topic=topic,
             partition=partition,
-            transactional_id=one.transactional_id,
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
             start_offset=offset,
         ),
         facts=TornFacts(
-            one.name,
-            one.is_commit,
-            partitions_of([(marker.topic, marker.partition) for marker in one.otherwise]) if one.otherwise else None,
-            partitions_of([(part.topic, part.partition) for part in one.gone]) if one.gone else None,
-            len({part.topic for part in one.gone}),
-            partitions_of([(marker.topic, marker.partition) for marker in one.as_decided]) if one.as_decided else None,
-            one.unseen,
+            transaction.name,
+            transaction.is_commit,
+            partitions_of([(marker.topic, marker.partition) for marker in transaction.otherwise])
+            if transaction.otherwise
+            else None,
+            partitions_of([(part.topic, part.partition) for part in transaction.gone]) if transaction.gone else None,
+            len({part.topic for part in transaction.gone}),
+            partitions_of([(marker.topic, marker.partition) for marker in transaction.as_decided])
+            if transaction.as_decided
+            else None,
+            transaction.unseen,
         ),
         evidence=(
             Evidence(
-                one.decided_at_ms, one.decided_at, f"the coordinator decided: {'commit' if one.is_commit else 'abort'}"
+                transaction.decided_at_ms,
+                transaction.decided_at,
+                f"the coordinator decided: {'commit' if transaction.is_commit else 'abort'}",
             ),
-            *(_evidence(marker, "not what was decided") for marker in one.otherwise[:TOLD]),
-            *(_evidence_of_gone(part) for part in one.gone[:TOLD]),
-            *(_evidence(marker, "as decided") for marker in one.as_decided[:TOLD]),
+            *(_evidence(marker, "not what was decided") for marker in transaction.otherwise[:TOLD]),
+            *(_evidence_of_gone(part) for part in transaction.gone[:TOLD]),
+            *(_evidence(marker, "as decided") for marker in transaction.as_decided[:TOLD]),
         ),
-        occurrences=(Occurrence(one.sequence, at_ms),),
+        occurrences=(Occurrence(transaction.sequence, at_ms),),
         owner=rule.owner,
         muted_until_ms=rule.mute_until_ms,
     )

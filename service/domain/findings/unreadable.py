@@ -109,14 +109,16 @@ def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observatio
         Observation(
             kind=Kind.UNDECODABLE,
             severity=Severity.WARNING,
-            subject=Subject(topic=TOPIC, partition=one.partition),
-            facts=UndecodableFacts(names_of(one.names)),
-            evidence=tuple(Evidence(at_ms, LogPlace(TOPIC, one.partition, at), why) for at, at_ms, why in one.rejects),
-            log_partition=one.partition,
-            ids=max(len(one.names), len(one.rejects)),
+            subject=Subject(topic=TOPIC, partition=undecoded.partition),
+            facts=UndecodableFacts(names_of(undecoded.names)),
+            evidence=tuple(
+                Evidence(at_ms, LogPlace(TOPIC, undecoded.partition, at), why) for at, at_ms, why in undecoded.rejects
+            ),
+            log_partition=undecoded.partition,
+            ids=max(len(undecoded.names), len(undecoded.rejects)),
         )
-        for one in found
-        if (one.names or one.rejects) and one.partition in context.log.known_until_ms
+        for undecoded in found
+        if (undecoded.names or undecoded.rejects) and undecoded.partition in context.log.known_until_ms
     ]
 
 
@@ -176,13 +178,13 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
     source also counts as failed if its last success lies GAP_AFTER_MS or more after `now_ms`, which means that the
     clock was set back. A missing transaction log is not reported, because nothing can close such a gap."""
     gaps = []
-    for one in sources:
-        if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
-            gaps.append(_coverage_gap(one, one.as_of_ms, None))
-        elif one.error is None or one.failing_since_ms is None or is_log_absent(one.error):
+    for source in sources:
+        if source.as_of_ms is not None and source.as_of_ms - now_ms >= GAP_AFTER_MS:
+            gaps.append(_coverage_gap(source, source.as_of_ms, None))
+        elif source.error is None or source.failing_since_ms is None or is_log_absent(source.error):
             continue
-        elif now_ms - one.failing_since_ms >= GAP_AFTER_MS:
-            gaps.append(_coverage_gap(one, one.failing_since_ms, one.error))
+        elif now_ms - source.failing_since_ms >= GAP_AFTER_MS:
+            gaps.append(_coverage_gap(source, source.failing_since_ms, source.error))
     return gaps
 
 
@@ -214,12 +216,12 @@ class SourceUnreadFacts(Facts):
         return "Check the brokers."
 
 
-def _coverage_gap(one: SourceReport, since_ms: int, error: Reason | None) -> Observation:
+def _coverage_gap(source_report: SourceReport, since_ms: int, error: Reason | None) -> Observation:
     facts = SourceUnreadFacts(since_ms if error is None else None)
     return Observation(
         kind=Kind.COVERAGE_GAP,
         severity=Severity.WARNING,
-        subject=Subject(topic=one.topic),
+        subject=Subject(topic=source_report.topic),
         facts=facts,
         evidence=(Evidence(since_ms, "txnscope", facts.why(error)),),
         reason=error,
@@ -257,15 +259,17 @@ class TopicUnreadFacts(SharedFacts):
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
     """Returns an observation for each topic that has stalled partitions and that txnscope has no permission to read.
     Partitions that cannot be judged for another reason are left out."""
-    denied = sorted((one for one in found if _is_denied(one)), key=lambda one: (one.topic, one.partition))
-    topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]
+    denied = sorted(
+        (judged for judged in found if _is_denied(judged)), key=lambda judged: (judged.topic, judged.partition)
+    )
+    topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda judged: judged.topic)]
     return bounded(topics, _observe)
 
 
-def _is_denied(one: NotJudged) -> bool:
+def _is_denied(judged: NotJudged) -> bool:
     """Returns whether a permission on the topic itself is missing. A missing permission on the transaction log does not
     count."""
-    return any(missing.topic == one.topic for missing in missing_permissions(one.why))
+    return any(missing.topic == judged.topic for missing in missing_permissions(judged.why))
 
 
 def _observe(denied: list[NotJudged]) -> Observation:
@@ -274,7 +278,7 @@ def _observe(denied: list[NotJudged]) -> Observation:
         kind=Kind.COVERAGE_GAP,
         severity=Severity.WARNING,
         subject=Subject(topic=topic),
-        facts=TopicUnreadFacts(topic, partitions_of([(topic, one.partition) for one in denied])),
+        facts=TopicUnreadFacts(topic, partitions_of([(topic, judged.partition) for judged in denied])),
         evidence=() if since_ms is None else (Evidence(since_ms, f"{topic}-{denied[0].partition}", str(why)),),
         reason=NoPermission(topic, (READ,)),
     )

@@ -119,7 +119,7 @@ class AbortedRun:
         return OnlyAborted(
             self._offset,
             to,
-            sum(min(one.records, max(to - one.first, 0)) for pieces in inside for one in pieces),
+            sum(min(piece.records, max(to - piece.first, 0)) for pieces in inside for piece in pieces),
             dict(Counter(pieces[0].producer_id for pieces in inside)),
             self._ended_by,
             self._open_producer if self._ended_by == EndOfRun.OPEN else None,

@@ -134,9 +134,9 @@ class AffectedGroup(NamedTuple):
         return self.offset.producer_id if self.is_pending else None
 
 
-def waits_ms(one: GroupOffset, since_ms: int | None) -> int:
+def waits_ms(group_offset: GroupOffset, since_ms: int | None) -> int:
     """Returns the time (ms) for which the offset has not moved since `since_ms`; 0 if `since_ms` is None."""
-    return 0 if since_ms is None else one.observed_at_ms - max(one.unchanged_since_ms, since_ms)
+    return 0 if since_ms is None else group_offset.observed_at_ms - max(group_offset.unchanged_since_ms, since_ms)
 
 
 def stalled_since_ms(ends: LsoSample | None, as_of_ms: int) -> int | None:
@@ -162,32 +162,41 @@ def affected_groups(
     Answers from before the partition stalled are left out, because they do not show whether a group waits now. Offsets
     beyond the LSO that were reported after `as_of_ms` are left out too, because the LSO may have reached them since.
     """
-    found = (_affected_group(one, ends, offsets_partitions, as_of_ms) for one in offsets)
-    return sorted((one for one in found if one is not None), key=lambda one: one.key)
+    found = (_affected_group(offset, ends, offsets_partitions, as_of_ms) for offset in offsets)
+    return sorted((group for group in found if group is not None), key=lambda group: group.key)
 
 
 def _affected_group(
-    one: GroupOffset, all_ends: Mapping[TopicPartition, LsoSample], offsets_partitions: int | None, as_of_ms: int
+    group_offset: GroupOffset,
+    all_ends: Mapping[TopicPartition, LsoSample],
+    offsets_partitions: int | None,
+    as_of_ms: int,
 ) -> AffectedGroup | None:
-    place = one.topic_partition
+    place = group_offset.topic_partition
     own = all_ends.get(place)
-    if one.is_unstable and offsets_partitions is not None:
-        stalled_partition = OFFSETS_TOPIC, offsets_partition(one.group, offsets_partitions)
-        relation = GroupRelation.INACTIVE if one.members == 0 else GroupRelation.UNSTABLE_OFFSETS
+    if group_offset.is_unstable and offsets_partitions is not None:
+        stalled_partition = OFFSETS_TOPIC, offsets_partition(group_offset.group, offsets_partitions)
+        relation = GroupRelation.INACTIVE if group_offset.members == 0 else GroupRelation.UNSTABLE_OFFSETS
         affected = _behind(
-            one, own, stalled_partition, all_ends.get(stalled_partition), relation, _confidence(one), as_of_ms
+            group_offset,
+            own,
+            stalled_partition,
+            all_ends.get(stalled_partition),
+            relation,
+            _confidence(group_offset),
+            as_of_ms,
         )
         if affected is not None:
             return affected
-    if own is None or (one.committed_offset < 0 and one.is_unstable):
+    if own is None or (group_offset.committed_offset < 0 and group_offset.is_unstable):
         return None
-    if one.committed_offset > own.last_stable_offset and one.observed_at_ms > as_of_ms:
+    if group_offset.committed_offset > own.last_stable_offset and group_offset.observed_at_ms > as_of_ms:
         return None
-    return _behind(one, own, place, own, *_relation(one, own), as_of_ms)
+    return _behind(group_offset, own, place, own, *_relation(group_offset, own), as_of_ms)
 
 
 def _behind(
-    one: GroupOffset,
+    group_offset: GroupOffset,
     own: LsoSample | None,
     stalled_partition: TopicPartition,
     ends: LsoSample | None,
@@ -196,60 +205,74 @@ def _behind(
     as_of_ms: int,
 ) -> AffectedGroup | None:
     since_ms = stalled_since_ms(ends, as_of_ms)
-    if ends is None or since_ms is None or one.observed_at_ms < since_ms:
+    if ends is None or since_ms is None or group_offset.observed_at_ms < since_ms:
         return None
-    return AffectedGroup(one, own, relation, confidence, stalled_partition, ends.last_stable_offset, since_ms)
+    return AffectedGroup(group_offset, own, relation, confidence, stalled_partition, ends.last_stable_offset, since_ms)
 
 
-def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
+def _relation(group_offset: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
     """Returns the group's relation to the open transaction and its confidence, by the table in the module's
     docstring."""
     lso = own.last_stable_offset
-    if one.members == 0:
+    if group_offset.members == 0:
         return GroupRelation.INACTIVE, Confidence.CERTAIN
-    if one.isolation == IsolationLevel.READ_UNCOMMITTED:
+    if group_offset.isolation == IsolationLevel.READ_UNCOMMITTED:
         return GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN
-    if one.committed_offset < 0:
-        return _without_offset(one, own)
-    if one.committed_offset == lso or (one.committed_offset > lso and one.isolation == IsolationLevel.READ_COMMITTED):
+    if group_offset.committed_offset < 0:
+        return _without_offset(group_offset, own)
+    if group_offset.committed_offset == lso or (
+        group_offset.committed_offset > lso and group_offset.isolation == IsolationLevel.READ_COMMITTED
+    ):
         is_sure = (
-            one.isolation == IsolationLevel.READ_COMMITTED and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
+            group_offset.isolation == IsolationLevel.READ_COMMITTED
+            and waits_ms(group_offset, own.stalled_since_ms) >= STOPPED_AFTER_MS
         )
-        return GroupRelation.STOPPED, Confidence.CERTAIN if is_sure and one.members is not None else Confidence.LIKELY
-    if one.committed_offset > lso:
-        return _above(one, lso)
-    if one.has_records_ahead is False and one.lso == lso:
+        return (
+            GroupRelation.STOPPED,
+            Confidence.CERTAIN if is_sure and group_offset.members is not None else Confidence.LIKELY,
+        )
+    if group_offset.committed_offset > lso:
+        return _above(group_offset, lso)
+    if group_offset.has_records_ahead is False and group_offset.lso == lso:
         return GroupRelation.STOPPED, Confidence.LIKELY
     return (
-        GroupRelation.WILL_STOP if one.unchanged_ms < STOPPED_AFTER_MS else GroupRelation.UNKNOWN
+        GroupRelation.WILL_STOP if group_offset.unchanged_ms < STOPPED_AFTER_MS else GroupRelation.UNKNOWN
     ), Confidence.LIKELY
 
 
-def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
+def _without_offset(group_offset: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
     """Returns relation and confidence for a group that has committed no offset of the partition. A group with members
     that reads records commits an offset soon, unless it stores offsets outside of Kafka. If the members are not known,
     the relation is UNKNOWN."""
-    is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
+    is_waiting = bool(group_offset.members) and waits_ms(group_offset, own.stalled_since_ms) >= STOPPED_AFTER_MS
     return (GroupRelation.STOPPED if is_waiting else GroupRelation.UNKNOWN), Confidence.LIKELY
 
 
-def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
+def _above(group_offset: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
     """Returns relation and confidence for a group with a committed offset above the LSO. One advance alone does not
     prove that the group reads uncommitted records, because it can be a reset between two answers."""
-    if one.lso == lso and one.advances:
-        return GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN if one.advances > 1 else Confidence.LIKELY
-    since_ms = one.records_ahead_since_ms
-    is_waiting = bool(one.members) and since_ms is not None and one.observed_at_ms - since_ms >= STOPPED_AFTER_MS
+    if group_offset.lso == lso and group_offset.advances:
+        return GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN if group_offset.advances > 1 else Confidence.LIKELY
+    since_ms = group_offset.records_ahead_since_ms
+    is_waiting = (
+        bool(group_offset.members)
+        and since_ms is not None
+        and group_offset.observed_at_ms - since_ms >= STOPPED_AFTER_MS
+    )
     return (
-        GroupRelation.STOPPED if is_waiting and one.unchanged_ms >= STOPPED_AFTER_MS else GroupRelation.UNKNOWN
+        GroupRelation.STOPPED if is_waiting and group_offset.unchanged_ms >= STOPPED_AFTER_MS else GroupRelation.UNKNOWN
     ), Confidence.LIKELY
 
 
-def _confidence(one: GroupOffset) -> Confidence:
+def _confidence(group_offset: GroupOffset) -> Confidence:
     """Returns the confidence that pending offsets block the group: CERTAIN if its members are known and its offset has
     not moved for STOPPED_AFTER_MS, else LIKELY. In a shorter time, even a group that makes progress does not always
     commit."""
-    return Confidence.CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else Confidence.LIKELY
+    return (
+        Confidence.CERTAIN
+        if group_offset.members is not None and group_offset.unchanged_ms >= STOPPED_AFTER_MS
+        else Confidence.LIKELY
+    )
 
 
 class BlockedGroupIndex:
@@ -258,12 +281,12 @@ class BlockedGroupIndex:
     def __init__(self, groups: Iterable[AffectedGroup] = ()) -> None:
         self._blocked: dict[TopicPartition, dict[int | None, set[str]]] = {}
         self._pending: dict[tuple[TopicPartition, int], list[AffectedGroup]] = {}
-        for one in groups:
-            if one.is_blocked:
-                by_producer = self._blocked.setdefault(one.stalled_partition, {})
-                by_producer.setdefault(one.waits_for_producer_id, set()).add(one.offset.group)
-            if one.waits_for_producer_id is not None:
-                self._pending.setdefault((one.stalled_partition, one.waits_for_producer_id), []).append(one)
+        for group in groups:
+            if group.is_blocked:
+                by_producer = self._blocked.setdefault(group.stalled_partition, {})
+                by_producer.setdefault(group.waits_for_producer_id, set()).add(group.offset.group)
+            if group.waits_for_producer_id is not None:
+                self._pending.setdefault((group.stalled_partition, group.waits_for_producer_id), []).append(group)
 
     def behind(self, place: TopicPartition) -> tuple[str, ...]:
         """Returns all blocked groups behind the partition, by name."""
@@ -281,7 +304,7 @@ class BlockedGroupIndex:
     def pending(self, place: TopicPartition, producer_id: int) -> tuple[AffectedGroup, ...]:
         """Returns the affected groups, blocked or inactive, whose pending offsets are known to be part of the producer
         id's open transaction on this partition of `__consumer_offsets`."""
-        return tuple(sorted(self._pending.get((place, producer_id), ()), key=lambda one: one.key))
+        return tuple(sorted(self._pending.get((place, producer_id), ()), key=lambda group: group.key))
 
 
 NO_GROUPS: Final = BlockedGroupIndex()

@@ -122,7 +122,7 @@ def compare(
     after_ms = _once(decisions)
     decisions = list(after_ms)
     by_place: dict[TopicPartition, list[SeenMarker]] = {}
-    for marker in sorted(markers, key=lambda one: (one.topic, one.partition, one.offset)):
+    for marker in sorted(markers, key=lambda marker: (marker.topic, marker.partition, marker.offset)):
         by_place.setdefault(marker.topic_partition, []).append(marker)
     places = sorted({place for one in decisions for place in one.participants})
     past = {
@@ -141,10 +141,10 @@ def compare(
         for place in places
     }
     results: list[tuple[Decision, Result]] = []
-    for one in decisions:  # the oldest first, because an id has one transaction at a time
-        if not frozenset(one.participants) <= closed.get(one, frozenset()):
+    for decision in decisions:  # the oldest first, because an id has one transaction at a time
+        if not frozenset(decision.participants) <= closed.get(decision, frozenset()):
             break
-        results.append((one, _result(one, explained, past)))
+        results.append((decision, _result(decision, explained, past)))
     settled = {one for one, _ in results}
     torn = {one for one, result in results if result is Result.TORN}
     contradictions = [each for found in explained.values() for each in found.contradictions if each.decision in torn]
@@ -169,10 +169,10 @@ def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
     returned, with the `after_ms` of the first."""
     found: dict[Decision, int] = {}
     last: Decision | None = None
-    for one in sorted(decisions, key=lambda one: one.offset):
-        is_again = last is not None and last.end == one.end
-        found[one] = found.pop(last) if last is not None and is_again else one.after_ms
-        last = one
+    for decision in sorted(decisions, key=lambda one: one.offset):
+        is_again = last is not None and last.end == decision.end
+        found[decision] = found.pop(last) if last is not None and is_again else decision.after_ms
+        last = decision
     return found
 
 
@@ -181,17 +181,21 @@ def _past(after_ms: Mapping[Decision, int], logs: Sequence[EndedLog]) -> _Past:
     the order of the decisions, a time at which the decision was not made yet."""
     past = _Past({}, [], set(), list(after_ms))
     for log in sorted(logs, key=lambda log: log.seen_at_ms):
-        made = next((n for n, one in enumerate(past.later) if after_ms[one] > log.seen_at_ms), len(past.later))
+        made = next(
+            (n for n, decision in enumerate(past.later) if after_ms[decision] > log.seen_at_ms), len(past.later)
+        )
         before = past.later[:made]
         del past.later[:made]
         if not (before or past.later):
             break
         producer_id = (before or past.later)[0].producer_id
-        found = explain(before, [one for one in log.markers if one.producer_id == producer_id], frozenset(before))
-        known = {one: marker for one, marker in found.own.items() if one not in found.unclear}
+        found = explain(
+            before, [marker for marker in log.markers if marker.producer_id == producer_id], frozenset(before)
+        )
+        known = {decision: marker for decision, marker in found.own.items() if decision not in found.unclear}
         past.own.update(known)
-        past.unclear.update(one for one in before if one not in known)
-        records = next((one for one in log.unended if one.producer_id == producer_id), None)
+        past.unclear.update(decision for decision in before if decision not in known)
+        records = next((records for records in log.unended if records.producer_id == producer_id), None)
         if records is None or not past.later:
             continue
         first = past.later[0]
@@ -203,31 +207,33 @@ def _past(after_ms: Mapping[Decision, int], logs: Sequence[EndedLog]) -> _Past:
 
 
 def _result(
-    one: Decision, explained: Mapping[TopicPartition, Explained], past: Mapping[TopicPartition, _Past]
+    decision: Decision, explained: Mapping[TopicPartition, Explained], past: Mapping[TopicPartition, _Past]
 ) -> Result:
     is_contradicted = any(
-        each.decision == one for place in one.participants for each in explained[place].contradictions
+        each.decision == decision for place in decision.participants for each in explained[place].contradictions
     )
-    if is_contradicted or any(each.decision == one for place in one.participants for each in past[place].gone):
+    if is_contradicted or any(
+        each.decision == decision for place in decision.participants for each in past[place].gone
+    ):
         return Result.TORN
-    is_seen = bool(one.participants) and not any(
-        _lacks(one, place, explained[place], past[place]) for place in one.participants
+    is_seen = bool(decision.participants) and not any(
+        _lacks(decision, place, explained[place], past[place]) for place in decision.participants
     )
-    return Result.WHOLE if is_seen and not one.untailed else Result.UNSEEN
+    return Result.WHOLE if is_seen and not decision.untailed else Result.UNSEEN
 
 
-def _lacks(one: Decision, place: TopicPartition, found: Explained, past: _Past) -> bool:
+def _lacks(decision: Decision, place: TopicPartition, found: Explained, past: _Past) -> bool:
     """Returns whether the decision lists the partition, and no marker there is known to carry it out."""
-    if place not in one.participants or one in past.own:
+    if place not in decision.participants or decision in past.own:
         return False
-    return one in past.unclear or one in found.unclear or one not in found.own
+    return decision in past.unclear or decision in found.unclear or decision not in found.own
 
 
 def _own(
-    one: Decision, explained: Mapping[TopicPartition, Explained], past: Mapping[TopicPartition, _Past]
+    decision: Decision, explained: Mapping[TopicPartition, Explained], past: Mapping[TopicPartition, _Past]
 ) -> Iterable[SeenMarker]:
-    for place in one.participants:
-        marker = past[place].own.get(one) or explained[place].own.get(one)
+    for place in decision.participants:
+        marker = past[place].own.get(decision) or explained[place].own.get(decision)
         if marker is not None:
             yield marker
 
@@ -241,12 +247,14 @@ def _used(
 ) -> Iterable[SeenMarker]:
     """Yields the markers that need not be kept: all markers up to the last marker of a settled decision, and the later
     markers that cannot matter to an unsettled decision or to one that is not known yet."""
-    theirs = [] if found is None else [found.own[one].offset for one in settled if one in found.own]
+    theirs = [] if found is None else [found.own[decision].offset for decision in settled if decision in found.own]
     foreign = () if found is None else found.contradictions
     done = max([*theirs, *(each.marker.offset for each in foreign if each.decision in settled)], default=-1)
-    settled_ms = max((one.at_ms for one in settled if place in one.participants), default=None)
+    settled_ms = max((decision.at_ms for decision in settled if place in decision.participants), default=None)
     left = {
-        (one.producer_epoch, one.is_commit) for one in decisions if one not in settled and place in one.participants
+        (decision.producer_epoch, decision.is_commit)
+        for decision in decisions
+        if decision not in settled and place in decision.participants
     }
     for marker in markers:
         is_late = marker.ends_from >= 0 and (settled_ms is None or marker.at_ms >= settled_ms)

@@ -116,16 +116,16 @@ def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed
         return Explained({}, frozenset(), frozenset(decisions))
     owns = [dict(each.own) for each in histories]
     own = {
-        one: min((of_one[one] for of_one in owns), key=lambda marker: marker.offset)
-        for one in owns[0]
-        if all(one in of_one for of_one in owns)
+        own: min((of_one[own] for of_one in owns), key=lambda marker: marker.offset)
+        for own in owns[0]
+        if all(own in of_one for of_one in owns)
     }
-    unclear = frozenset(one for one in decisions if one in closed and one not in own)
-    doubtful = frozenset(one for each in histories for one, _ in each.foreign)
+    unclear = frozenset(decision for decision in decisions if decision in closed and decision not in own)
+    doubtful = frozenset(decision for each in histories for decision, _ in each.foreign)
     foreign = _certainly_foreign(histories)
     if foreign:
         foreign &= _certainly_foreign(_cheapest(decisions, markers, closed, untimely=_UNTIMELY))
-    torn = frozenset(Contradiction(one, marker) for one, marker in foreign if _contradicts(one, marker))
+    torn = frozenset(Contradiction(decision, marker) for decision, marker in foreign if _contradicts(decision, marker))
     return Explained(own, torn, unclear | doubtful)
 
 
@@ -138,14 +138,14 @@ def _certainly_foreign(histories: Sequence[_History]) -> frozenset[tuple[Decisio
     return first.foreign if is_certain and len(histories) < _MOST_HISTORIES else frozenset()
 
 
-def _contradicts(one: Decision, marker: SeenMarker) -> bool:
+def _contradicts(decision: Decision, marker: SeenMarker) -> bool:
     """Returns whether the foreign marker `marker` ended records of the transaction with another outcome than was
     decided. A marker that was written before the transaction began ended only older records."""
-    return marker.is_commit != one.is_commit and marker.at_ms >= one.start_ms
+    return marker.is_commit != decision.is_commit and marker.at_ms >= decision.start_ms
 
 
-def _is_own(one: Decision, marker: SeenMarker) -> bool:
-    return (one.producer_epoch, one.is_commit) == (marker.producer_epoch, marker.is_commit)
+def _is_own(decision: Decision, marker: SeenMarker) -> bool:
+    return (decision.producer_epoch, decision.is_commit) == (marker.producer_epoch, marker.is_commit)
 
 
 def _is_timely(decisions: Sequence[Decision], at: int, marker: SeenMarker) -> bool:
@@ -174,7 +174,7 @@ def _plainly(
             at += 1
         elif marker.ends_from >= 0:
             return None
-    if any(one in closed for one in decisions[at:]):
+    if any(decision in closed for decision in decisions[at:]):
         return None
     return Explained(own, frozenset(), frozenset())
 
@@ -204,7 +204,7 @@ def _cheapest(
         states = following
     ended: list[_History] = []
     for history in (each for some in states.values() for each in some):
-        missing = tuple(one for one in decisions[history.at :] if one in closed)
+        missing = tuple(decision for decision in decisions[history.at :] if decision in closed)
         cost = history.cost + (_MISSING if missing else 0)
         _keep(ended, history._replace(cost=cost, at=0, skipped=(*history.skipped, *missing)))
     return ended
@@ -217,22 +217,22 @@ def _steps(
     if is_empty:
         yield history
     elif at < len(decisions):
-        one = decisions[at]
-        foreign = history.foreign | {(one, marker)}
+        decision = decisions[at]
+        foreign = history.foreign | {(decision, marker)}
         yield history._replace(cost=history.cost + _FOREIGN, foreign=foreign)
-        if one in closed and not _is_own(one, marker) and one.producer_epoch == marker.producer_epoch:
+        if decision in closed and not _is_own(decision, marker) and decision.producer_epoch == marker.producer_epoch:
             yield history._replace(cost=history.cost + _IN_PLACE, foreign=foreign, at=at + 1)
     else:
         yield history._replace(cost=history.cost + _UNDECIDED)
     for next_at in range(at, len(decisions)):
-        one = decisions[next_at]
-        if _is_own(one, marker) and (one in closed or not is_empty):
+        decision = decisions[next_at]
+        if _is_own(decision, marker) and (decision in closed or not is_empty):
             skipped = tuple(decisions[at:next_at])
             extra = 0 if _is_timely(decisions, next_at, marker) else untimely
             yield history._replace(
                 cost=history.cost + (_MISSING if skipped else 0) + extra,
                 at=next_at + 1,
-                own=(*history.own, (one, marker)),
+                own=(*history.own, (decision, marker)),
                 skipped=(*history.skipped, *skipped),
             )
 
@@ -247,7 +247,7 @@ def _keep(some: list[_History], new: _History) -> None:
         some.clear()
     for n, other in enumerate(some):
         if (other.foreign, other.skipped, len(other.own)) == (new.foreign, new.skipped, len(new.own)):
-            some[n] = min(other, new, key=lambda one: [marker.offset for _, marker in one.own])
+            some[n] = min(other, new, key=lambda history: [marker.offset for _, marker in history.own])
             return
     if len(some) < _MOST_HISTORIES:
         some.append(new)

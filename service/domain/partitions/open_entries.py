@@ -80,8 +80,8 @@ class Relation(NamedTuple):
 def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
     """Returns the id that has the entry's producer id now, or else the id that had it last; None if no id ever had it.
     At most one id has a producer id at a time, because Kafka never assigns a producer id twice."""
-    current = [one for one in owners if one.producer_id == entry.producer_id and one.state != EXPIRED]
-    return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
+    current = [owner for owner in owners if owner.producer_id == entry.producer_id and owner.state != EXPIRED]
+    return max(current or owners, key=lambda owner: owner.last_seen_ms, default=None)
 
 
 def can_be_of(entry: Entry, holder: Owner) -> bool:

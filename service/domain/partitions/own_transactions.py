@@ -112,7 +112,7 @@ def own_decisions(
     `spans`: the spans of all producers, in order; `before`: the batches in front of the spans. `transactions`: the
     transactions of the producer id, in the order of the log; an undecided transaction comes last. `is_whole`: the
     partition's log was read until every marker was found, or to its end."""
-    possible = [one for one in transactions if one.lists_partition is not False]
+    possible = [transaction for transaction in transactions if transaction.lists_partition is not False]
     if not possible:
         return {}
     earlier = before.markers.get(producer_id)
@@ -136,9 +136,9 @@ def own_decisions(
                 continue  # its marker may lie where nothing was read
             of_marker = matched.transaction(number) if has_marker else None
             candidates = [
-                one
-                for one in matched.without_marker(number, before_it=has_marker)
-                if _may_hold(one, span, of_marker) and (sees_all or one.has_own_epoch)
+                transaction
+                for transaction in matched.without_marker(number, before_it=has_marker)
+                if _may_hold(transaction, span, of_marker) and (sees_all or transaction.has_own_epoch)
             ]
             decision = _decision(span, candidates, of_marker)
             if decision is not None:
@@ -159,11 +159,11 @@ def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit])
     spans of a finding are those of its producer id from the finding's first record up to the marker that ended the
     records, if there is such a marker yet."""
     found = {}
-    for one in findings:
+    for finding in findings:
         its = [
             s
             for s in spans
-            if s.producer_id == one.producer_id and s.next > one.start_offset and s.kind != SpanKind.MARKER
+            if s.producer_id == finding.producer_id and s.next > finding.start_offset and s.kind != SpanKind.MARKER
         ]
         until = min((s.marker_offset for s in its if s.marker_offset is not None), default=None)
         for span in its:
@@ -182,35 +182,37 @@ def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: i
     return [found[at] for at in sorted(found)]
 
 
-def _may_hold(one: LoggedTransaction, span: Span, of_marker: LoggedTransaction | None) -> bool:
+def _may_hold(transaction: LoggedTransaction, span: Span, of_marker: LoggedTransaction | None) -> bool:
     """Returns whether the records may be of the transaction, by its epoch, its times and its participants.
 
     Returns False if the records are more than CLOCKS_MS younger than the decision: the topic may have been created
     again since. If the marker that ended the records fits no known decision, returns True only for a transaction that
     was decided CLOCKS_MS or more before this marker."""
-    if span.ended_ms is not None and of_marker is None and one.decided_ms > span.ended_ms - CLOCKS_MS:
+    if span.ended_ms is not None and of_marker is None and transaction.decided_ms > span.ended_ms - CLOCKS_MS:
         return False
-    is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS
-    is_known = one.lists_partition is not None or span.marker_offset is None
+    is_later = transaction.marker is not None and span.first_ms > transaction.decided_ms + CLOCKS_MS
+    is_known = transaction.lists_partition is not None or span.marker_offset is None
     epoch = -1 if span.producer_epoch is None else span.producer_epoch
-    is_its_epoch = epoch <= one.marker_epoch if one.data_epoch is None else epoch == one.data_epoch
+    is_its_epoch = (
+        epoch <= transaction.marker_epoch if transaction.data_epoch is None else epoch == transaction.data_epoch
+    )
     return is_its_epoch and is_known and not is_later
 
 
 def _decision(
     span: Span, candidates: Sequence[LoggedTransaction], of_marker: LoggedTransaction | None
 ) -> OwnDecision | None:
-    decided = [one for one in candidates if one.marker is not None]
+    decided = [candidate for candidate in candidates if candidate.marker is not None]
     if not decided:
         return None
     if span.marker_offset is None:
         may_be_other = len(decided) < len(candidates)
     else:
         may_be_other = of_marker is not None and of_marker.data_epoch in (None, span.producer_epoch)
-    outcomes = {one.marker for one in decided}
+    outcomes = {transaction.marker for transaction in decided}
     marker = decided[0].marker if len(outcomes) == 1 else None
-    may_be_other = may_be_other or any(one.data_epoch is None for one in decided)
-    if may_be_other or marker is None or any(one.lists_partition is None for one in decided):
+    may_be_other = may_be_other or any(transaction.data_epoch is None for transaction in decided)
+    if may_be_other or marker is None or any(transaction.lists_partition is None for transaction in decided):
         confidence = Confidence.AMBIGUOUS
     else:
         confidence = Confidence.CERTAIN if len(candidates) == 1 and decided[0].has_own_epoch else Confidence.LIKELY
@@ -261,9 +263,9 @@ def _in_order(
     return found
 
 
-def _fits(marker: _Marker, one: LoggedTransaction) -> bool:
+def _fits(marker: _Marker, transaction: LoggedTransaction) -> bool:
     if marker.marker is None:  # emptied by compaction
-        return one.marker is not None and one.marker_epoch == marker.epoch
-    is_late = one.until_ms is not None and marker.at_ms > one.until_ms + CLOCKS_MS
-    is_in_time = one.decided_ms - CLOCKS_MS <= marker.at_ms and not is_late
-    return one.marker == marker.marker and one.marker_epoch == marker.epoch and is_in_time
+        return transaction.marker is not None and transaction.marker_epoch == marker.epoch
+    is_late = transaction.until_ms is not None and marker.at_ms > transaction.until_ms + CLOCKS_MS
+    is_in_time = transaction.decided_ms - CLOCKS_MS <= marker.at_ms and not is_late
+    return transaction.marker == marker.marker and transaction.marker_epoch == marker.epoch and is_in_time

@@ -44,7 +44,7 @@ def text_of(reason: Reason | None) -> str | None:
 
 def combined(reasons: Iterable[Reason | None]) -> Reason | None:
     """Returns one reason that contains each given reason once; None if no reason is given."""
-    distinct = tuple(dict.fromkeys(one for one in reasons if one is not None))
+    distinct = tuple(dict.fromkeys(reason for reason in reasons if reason is not None))
     return Several(distinct) if len(distinct) > 1 else distinct[0] if distinct else None
 
 

@@ -222,7 +222,7 @@ class PartitionsUnresponsive(Reason):
 
 def missing_permissions(reason: Reason | None) -> Iterator[NoPermission]:
     """Yields all missing permissions that the reason contains."""
-    return (one for one in parts(reason) if isinstance(one, NoPermission))
+    return (part for part in parts(reason) if isinstance(part, NoPermission))
 
 
 def is_denied(reason: Reason | None) -> bool:
@@ -231,4 +231,4 @@ def is_denied(reason: Reason | None) -> bool:
 
 def is_log_absent(reason: Reason | None) -> bool:
     """Returns whether the reason is, or contains, a NoTransactionLog."""
-    return any(isinstance(one, NoTransactionLog) for one in parts(reason))
+    return any(isinstance(part, NoTransactionLog) for part in parts(reason))

@@ -96,7 +96,7 @@ def known_log(limits: Limits, progress: Iterable[LogProgress], now_ms: int) -> K
     fresh = {v.partition: v.end_asked_at_ms for v in progress if _is_fresh(v, now_ms)}
     leaders = {v.partition: v.leader for v in progress}
     is_complete = bool(progress) and len(fresh) == len(progress)
-    count = partition_count(leaders, (one.topic_partitions for one in progress))
+    count = partition_count(leaders, (log_progress.topic_partitions for log_progress in progress))
     return KnownLog(limits, fresh, leaders, is_complete, _settled_ms(progress, now_ms), count)
 
 

@@ -109,16 +109,16 @@ class EntryRead(NamedTuple):
         leader_epoch = -1 if at.first is None else at.first.leader_epoch
         return [
             AbsenceProof(
-                one.ends_before_last[log_partition].offset,
-                one.high_watermark,
-                one.leader_epoch,
-                one.earlier_high_watermark,
-                one.ends_before_last[log_partition].leader_epoch,
+                sample.ends_before_last[log_partition].offset,
+                sample.high_watermark,
+                sample.leader_epoch,
+                sample.earlier_high_watermark,
+                sample.ends_before_last[log_partition].leader_epoch,
             )
-            for one in self.query.samples
-            if log_partition in one.ends_before_last
-            and one.high_watermark <= at.start_offset
-            and one.leader_epoch == leader_epoch
+            for sample in self.query.samples
+            if log_partition in sample.ends_before_last
+            and sample.high_watermark <= at.start_offset
+            and sample.leader_epoch == leader_epoch
         ]
 
     def newest_absence_proof(self, log_partition: int) -> AbsenceProof | None:
@@ -129,9 +129,9 @@ class EntryRead(NamedTuple):
         """Returns whether samples prove that the whole entry was written before a client could know of `record`, a
         record of the transaction log."""
         at = self.facts.batches
-        for one in self.query.samples if at.is_whole else ():
-            end = one.ends_after_first.get(log_partition)
-            if end is None or one.high_watermark <= at.last_offset or one.leader_epoch < at.last_leader_epoch:
+        for sample in self.query.samples if at.is_whole else ():
+            end = sample.ends_after_first.get(log_partition)
+            if end is None or sample.high_watermark <= at.last_offset or sample.leader_epoch < at.last_leader_epoch:
                 continue
             if end.offset <= record.offset and end.leader_epoch == record.leader_epoch:
                 return True

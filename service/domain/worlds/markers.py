@@ -40,8 +40,8 @@ def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker],
 def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
     """Returns the number of transactions that have ended, as far as epochs alone prove this: after a marker, the
     partition's leader refuses records of an epoch lower than the marker's (`ProducerAppendInfo.checkProducerEpoch`)."""
-    newest = max((one.producer_epoch for one in markers), default=-1)
-    older = [i for i, one in enumerate(transactions, 1) if one.data_epochs.last < newest]
+    newest = max((marker.producer_epoch for marker in markers), default=-1)
+    older = [i for i, transaction in enumerate(transactions, 1) if transaction.data_epochs.last < newest]
     return older[-1] if older else 0
 
 
@@ -60,20 +60,22 @@ def _earliest(transactions: Sequence[Transaction], markers: Sequence[Marker]) ->
     return at
 
 
-def matches(marker: Marker, one: Transaction) -> bool:
+def matches(marker: Marker, transaction: Transaction) -> bool:
     """Returns whether epoch and outcome allow that the marker belongs to the transaction."""
-    return marker.producer_epoch == one.marker_epoch and marker.is_commit in (None, one.is_commit)
+    return marker.producer_epoch == transaction.marker_epoch and marker.is_commit in (None, transaction.is_commit)
 
 
-def _may_be_copy(first: Marker, second: Marker, one: Transaction) -> bool:
+def _may_be_copy(first: Marker, second: Marker, transaction: Transaction) -> bool:
     """Returns whether both markers may belong to this transaction: a coordinator repeats a request that failed, and a
     new coordinator sends all markers again. All copies are written between PrepareX and CompleteX. So the time between
     two copies of one leader, by its clock, is at most the time between PrepareX and CompleteX, by the coordinator's
     clock."""
-    if not matches(second, one) or (first.producer_epoch, first.is_commit) != (
+    if not matches(second, transaction) or (first.producer_epoch, first.is_commit) != (
         second.producer_epoch,
         second.is_commit,
     ):
         return False
     by_one_leader = (first.leader_epoch, first.coordinator_epoch) == (second.leader_epoch, second.coordinator_epoch)
-    return not by_one_leader or one.marker_ms is None or 0 <= second.at_ms - first.at_ms <= one.marker_ms
+    return (
+        not by_one_leader or transaction.marker_ms is None or 0 <= second.at_ms - first.at_ms <= transaction.marker_ms
+    )

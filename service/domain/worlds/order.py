@@ -68,7 +68,9 @@ NO_POSITION: Final = LogPosition(-1, -1)
 
 def encode(samples: Sequence[Sample]) -> str:
     """Returns the samples as text (JSON), for the store."""
-    return json.dumps([[*one[:3], *(_listed(ends) for ends in one[3:])] for one in samples], separators=(",", ":"))
+    return json.dumps(
+        [[*sample[:3], *(_listed(ends) for ends in sample[3:])] for sample in samples], separators=(",", ":")
+    )
 
 
 def decode(text: str | None) -> tuple[Sample, ...]:

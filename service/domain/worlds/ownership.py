@@ -37,7 +37,7 @@ def _without_owner(entry: EntryRead) -> ForeignRecords | None:
     """For a producer id that no id of this cluster had: returns a sign that it is a producer id of another cluster;
     None if there is no sign. A COMMIT marker is such a sign: a coordinator writes it only for an id in its log. (A
     COMMIT by hand looks the same, and no marker is advised then, either.)"""
-    committed = next((one for one in reversed(entry.facts.markers) if one.is_commit), None)
+    committed = next((marker for marker in reversed(entry.facts.markers) if marker.is_commit), None)
     if committed is not None:
         return ForeignRecords(ForeignSign.COMMITTED, committed.offset, 0)
     return _by_leader_epoch(entry) or _by_sequence(entry)
@@ -50,7 +50,9 @@ def _of_owner(entry: EntryRead, history: LogHistory, transactions: Sequence[Tran
     if (later := _by_leader_epoch(entry)) is not None:
         return later
     producer_id = entry.query.producer_id
-    highest = max((one.producer_epoch for one in history.records if one.producer_id == producer_id), default=None)
+    highest = max(
+        (record.producer_epoch for record in history.records if record.producer_id == producer_id), default=None
+    )
     if highest is not None and first.producer_epoch > highest:
         return ForeignRecords(ForeignSign.EPOCH, first.producer_epoch, highest)
     if (begun := _by_sequence(entry)) is not None:
@@ -87,10 +89,10 @@ def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, trans
     before the entry was complete."""
     epoch = Epochs(producer_epoch, producer_epoch)
     return any(
-        one.lists_partition is not False
-        and one.data_epochs.overlaps(epoch)
-        and not entry.was_written_before(log_partition, one.began)
-        for one in transactions
+        transaction.lists_partition is not False
+        and transaction.data_epochs.overlaps(epoch)
+        and not entry.was_written_before(log_partition, transaction.began)
+        for transaction in transactions
     )
 
 
@@ -102,15 +104,15 @@ def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> Log
     record, the returned record has exactly `producer_epoch`, and is of one of three kinds: an Empty (from an
     InitProducerId), the end of a transaction under TV2, or a CompleteX with a new producer id and epoch 0."""
     before: LogRecord | None = None
-    for one in history.records:
-        if one.producer_id != producer_id:
+    for record in history.records:
+        if record.producer_id != producer_id:
             continue
-        if one.producer_epoch < producer_epoch:
-            before = one
+        if record.producer_epoch < producer_epoch:
+            before = record
             continue
-        is_end = one.state in PREPARED or one.state in COMPLETE
-        is_raised = is_end and one.client_transaction_version >= TV2
-        is_rotated = one.state in COMPLETE and one.previous_producer_id not in (NO_ID, producer_id)
-        gives = one.state == EMPTY or is_raised or (is_rotated and one.producer_epoch == 0)
-        return one if before is not None or (gives and one.producer_epoch == producer_epoch) else None
+        is_end = record.state in PREPARED or record.state in COMPLETE
+        is_raised = is_end and record.client_transaction_version >= TV2
+        is_rotated = record.state in COMPLETE and record.previous_producer_id not in (NO_ID, producer_id)
+        gives = record.state == EMPTY or is_raised or (is_rotated and record.producer_epoch == 0)
+        return record if before is not None or (gives and record.producer_epoch == producer_epoch) else None
     return None

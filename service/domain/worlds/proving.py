@@ -41,8 +41,8 @@ def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTran
         foreign = foreign_records(entry, history, transactions)
         if foreign is not None:
             return undecided(foreign)
-    possible = {World.COMMIT for one in left if one.is_commit is not False}
-    possible |= {World.ABORT for one in left if not one.is_commit}
+    possible = {World.COMMIT for transaction in left if transaction.is_commit is not False}
+    possible |= {World.ABORT for transaction in left if not transaction.is_commit}
     possible |= {World.COMMIT, World.ABORT} if holes else set()
     committed = _committed_within(entry, left, proofs)
     is_all_its = committed is not None and _ends_with(entry, committed)
@@ -64,14 +64,14 @@ def _possible_writers(
     log, absence = f"{TOPIC}-{log_partition}", entry.newest_absence_proof(log_partition)
     writers = proofs.keep(
         transactions,
-        lambda one: one.lists_partition is not False or _may_be_unlisted(entry, one),
+        lambda transaction: transaction.lists_partition is not False or _may_be_unlisted(entry, transaction),
         ProofKind.LISTING,
         log,
         f"{{gone}} of the producer id ended without listing {entry.location.topic}-{entry.location.partition}",
     )
     left = proofs.keep(
         writers,
-        lambda one: one.data_epochs.overlaps(batches.epochs),
+        lambda transaction: transaction.data_epochs.overlaps(batches.epochs),
         ProofKind.EPOCH,
         entry.location,
         f"the entry was written under epoch {_shown(batches.epochs)}, and {{gone}} under other epochs",
@@ -79,23 +79,23 @@ def _possible_writers(
     if absence is not None:
         left = proofs.keep(
             left,
-            lambda one: one.decided.offset >= absence.log_end,
+            lambda transaction: transaction.decided.offset >= absence.log_end,
             ProofKind.ORDER,
             log,
             f"{{gone}} had ended before the entry existed: below offset {absence.log_end} of the transaction log",
         )
     left = proofs.keep(
         left,
-        lambda one: not entry.was_written_before(log_partition, one.began),
+        lambda transaction: not entry.was_written_before(log_partition, transaction.began),
         ProofKind.ORDER,
         log,
         "the entry was complete before {gone} began",
     )
-    listing = [one for one in writers if one.lists_partition is not False]
+    listing = [writer for writer in writers if writer.lists_partition is not False]
     over = _ended_before_entry(entry, listing, hidden)
     return proofs.keep(
         left,
-        lambda one: one.decided not in over,
+        lambda transaction: transaction.decided not in over,
         ProofKind.MARKER,
         entry.location._replace(offset=entry.facts.markers[-1].offset) if over else "",
         "the marker at this offset ended {gone} that could have written the entry",
@@ -123,7 +123,7 @@ class _Proofs:
         """Returns the transactions of `those` for which `is_kept` is True, and adds a proof if some are removed.
         `text`: the reason why the removed transactions did not write the entry. `{gone}` in the text is replaced by
         their number and noun, such as `3 transactions`."""
-        kept = [one for one in those if is_kept(one)]
+        kept = [transaction for transaction in those if is_kept(transaction)]
         if gone := len(those) - len(kept):
             self.add(kind, source, text.format(gone=_count(gone, "transaction")))
         return kept
@@ -132,7 +132,11 @@ class _Proofs:
 def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Proofs) -> list[HiddenTransactions]:
     """Returns the hidden transactions (holes of the transaction log) that may have written the entry. Adds a proof of
     completeness if there is no such hole."""
-    left = [one for one in hidden if _may_hide(entry, one, entry.newest_absence_proof(one.log_partition))]
+    left = [
+        transactions
+        for transactions in hidden
+        if _may_hide(entry, transactions, entry.newest_absence_proof(transactions.log_partition))
+    ]
     if not left:
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
         if hidden:
@@ -145,11 +149,11 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
     return left
 
 
-def _may_hide(entry: EntryRead, one: HiddenTransactions, absence: AbsenceProof | None) -> bool:
+def _may_hide(entry: EntryRead, transactions: HiddenTransactions, absence: AbsenceProof | None) -> bool:
     return (
-        one.data_epochs.overlaps(entry.facts.batches.epochs)
-        and (absence is None or one.decided.hi > absence.log_end)
-        and not entry.was_written_before(one.log_partition, one.began)
+        transactions.data_epochs.overlaps(entry.facts.batches.epochs)
+        and (absence is None or transactions.decided.hi > absence.log_end)
+        and not entry.was_written_before(transactions.log_partition, transactions.began)
     )
 
 
@@ -163,33 +167,47 @@ def _ended_before_entry(
     proof are matched once more. A newer proof leaves fewer transactions to match, an older proof leaves more markers.
     Each match is valid by itself, so the results are joined.
     """
-    over = _ended(listing, entry.facts.markers, is_complete=not any(_may_hide(entry, one, None) for one in hidden))
+    over = _ended(
+        listing,
+        entry.facts.markers,
+        is_complete=not any(_may_hide(entry, transactions, None) for transactions in hidden),
+    )
     for absence in entry.absence_proofs(entry.query.log_partition):
-        markers = [one for one in entry.facts.markers if one.offset >= absence.high_watermark]
-        since = [one for one in listing if one.completed is None or one.completed >= absence.log_end]
-        is_complete = not any(_may_hide(entry, one, absence) for one in hidden)
+        markers = [marker for marker in entry.facts.markers if marker.offset >= absence.high_watermark]
+        since = [
+            transaction
+            for transaction in listing
+            if transaction.completed is None or transaction.completed >= absence.log_end
+        ]
+        is_complete = not any(_may_hide(entry, transactions, absence) for transactions in hidden)
         # a new leader's high watermark may lag: markers of completed transactions, by an older leader, may lie above it
-        by_its_leader = all(one.leader_epoch == absence.leader_epoch for one in markers)
+        by_its_leader = all(marker.leader_epoch == absence.leader_epoch for marker in markers)
         over |= _ended(since, markers, is_complete=is_complete and by_its_leader)
     return over
 
 
 def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is_complete: bool) -> set[LogPosition]:
-    is_complete = is_complete and all(one.lists_partition for one in transactions)
-    return {one.decided for one in transactions[: ended_before(transactions, markers, is_complete=is_complete)]}
+    is_complete = is_complete and all(transaction.lists_partition for transaction in transactions)
+    return {
+        transaction.decided
+        for transaction in transactions[: ended_before(transactions, markers, is_complete=is_complete)]
+    }
 
 
-def _may_be_unlisted(entry: EntryRead, one: Transaction) -> bool:
+def _may_be_unlisted(entry: EntryRead, transaction: Transaction) -> bool:
     """Returns whether the transaction may have written to the entry although it does not list the partition. Such a
     transaction did not write the entry's first batch, for which the leader would have added the partition."""
-    return one.is_added_by_leaders and not entry.facts.batches.is_single
+    return transaction.is_added_by_leaders and not entry.facts.batches.is_single
 
 
 def _is_of_transactions(entry: EntryRead, left: Sequence[Transaction], proofs: _Proofs) -> bool:
     """Returns whether every record of the entry is proven to have been written within a transaction. If so, adds the
     proof."""
     log_partition = entry.query.log_partition
-    if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
+    if any(
+        transaction.lists_partition and entry.was_written_before(log_partition, transaction.decided)
+        for transaction in left
+    ):
         text = "the entry was complete before its transaction was decided"
         proofs.add(ProofKind.ORDER, f"{TOPIC}-{log_partition}", text)
         return True
@@ -201,9 +219,12 @@ def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Pr
     there is no such transaction."""
     log_partition = entry.query.log_partition
     committed = [
-        one
-        for one in left
-        if one.is_commit and one.lists_partition and _began_before(entry, one) and _has_no_marker(entry, one)
+        transaction
+        for transaction in left
+        if transaction.is_commit
+        and transaction.lists_partition
+        and _began_before(entry, transaction)
+        and _has_no_marker(entry, transaction)
     ]
     if not committed:
         return None
@@ -215,39 +236,40 @@ def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Pr
     return committed[-1]
 
 
-def _began_before(entry: EntryRead, one: Transaction) -> bool:
+def _began_before(entry: EntryRead, transaction: Transaction) -> bool:
     """Returns whether the entry's first record may be older than the decision of the transaction. If the record is not
     older, the transaction wrote to an earlier log of the partition, and the topic was deleted and created again
     since."""
     first = entry.facts.batches.first
-    return first is None or first.first_timestamp_ms <= one.decided_ms + LATER_MS
+    return first is None or first.first_timestamp_ms <= transaction.decided_ms + LATER_MS
 
 
-def _ends_with(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether the records of the transaction `one` are the last records of the entry. Returns False if the
+def _ends_with(entry: EntryRead, transaction: Transaction) -> bool:
+    """Returns whether the transaction's records are the last records of the entry. Returns False if the
     entry's newest timestamp is more than LATER_MS after the decision. Returns False, too, if leaders add the partitions
-    and the end of `one` kept the epoch: the client's next transaction may then write to the entry before the
+    and the transaction's end kept the epoch: the client's next transaction may then write to the entry before the
     transaction log has a record of this next transaction."""
-    keeps_epoch = one.data_epochs.first <= one.marker_epoch <= one.data_epochs.last
-    may_go_on = one.is_added_by_leaders and keeps_epoch and not entry.facts.batches.is_single
-    return not may_go_on and entry.query.newest_ms <= one.decided_ms + LATER_MS
+    keeps_epoch = transaction.data_epochs.first <= transaction.marker_epoch <= transaction.data_epochs.last
+    may_go_on = transaction.is_added_by_leaders and keeps_epoch and not entry.facts.batches.is_single
+    return not may_go_on and entry.query.newest_ms <= transaction.decided_ms + LATER_MS
 
 
-def _has_no_marker(entry: EntryRead, one: Transaction) -> bool:
+def _has_no_marker(entry: EntryRead, transaction: Transaction) -> bool:
     """Returns whether it is proven that no marker before the entry ended the transaction."""
-    markers_from, read_from = _lowest_marker_offset(entry, one), entry.facts.markers_from
+    markers_from, read_from = _lowest_marker_offset(entry, transaction), entry.facts.markers_from
     markers = [marker for marker in entry.facts.markers if marker.offset >= max(markers_from, read_from)]
     # a producer id's markers lie in the order of epochs: if one of an older epoch was read, so were all of this epoch
-    are_all_read = read_from <= markers_from or any(m.producer_epoch < one.marker_epoch for m in markers)
-    return are_all_read and not any(matches(m, one) for m in markers)
+    are_all_read = read_from <= markers_from or any(m.producer_epoch < transaction.marker_epoch for m in markers)
+    return are_all_read and not any(matches(m, transaction) for m in markers)
 
 
-def _lowest_marker_offset(entry: EntryRead, one: Transaction) -> int:
+def _lowest_marker_offset(entry: EntryRead, transaction: Transaction) -> int:
     """Returns an offset below which no marker of the transaction can lie, as samples prove; 0 if they prove nothing."""
     offsets = (
         absence.earlier_high_watermark
         for absence in entry.absence_proofs(entry.query.log_partition)
-        if absence.log_end <= one.prepared.offset and absence.log_leader_epoch == one.prepared.leader_epoch
+        if absence.log_end <= transaction.prepared.offset
+        and absence.log_leader_epoch == transaction.prepared.leader_epoch
     )
     return max(offsets, default=0)
 
@@ -258,10 +280,13 @@ def _open_question(
     if hidden:
         where = hidden[0]
         return RecordsGone(where.log_partition, where.decided.lo, where.decided.hi)
-    unlisted = [one.is_commit for one in left if one.lists_partition is False]
+    unlisted = [transaction.is_commit for transaction in left if transaction.lists_partition is False]
     if unlisted:
         return UnlistedWriter(None if None in unlisted else any(unlisted), holds_committed)
-    committed, others = any(one.is_commit for one in left), any(not one.is_commit for one in left)
+    committed, others = (
+        any(transaction.is_commit for transaction in left),
+        any(not transaction.is_commit for transaction in left),
+    )
     return SeveralLeft(committed, others, holds_committed)
 
 

@@ -131,9 +131,9 @@ def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transac
     undecided transaction is returned only if it does not list the partition."""
     decided, began = [], NO_POSITION
     for group in _groups(history.records):
-        lists = any(one.offset in history.listing for one in group)
-        if one := _decided(producer_id, began, group, lists) or _undecided(producer_id, began, group, lists):
-            decided.append(one)
+        lists = any(record.offset in history.listing for record in group)
+        if transaction := _decided(producer_id, began, group, lists) or _undecided(producer_id, began, group, lists):
+            decided.append(transaction)
         began = max([began, *(position_of(record) for record in group if record.state in _BEGINS)])
     return decided, list(_hidden(producer_id, history))
 
@@ -164,18 +164,20 @@ def _first_prepare(group: Sequence[LogRecord], decision: LogRecord) -> LogRecord
     """Returns the earliest PrepareX with the decision's outcome. From that record on a coordinator may have sent the
     markers: a new coordinator sends them for the PrepareX in the log, and may append the same PrepareX again later."""
     before = reversed(group[: group.index(decision)])
-    return [decision, *takewhile(lambda one: one.state == decision.state, before)][-1]
+    return [decision, *takewhile(lambda record: record.state == decision.state, before)][-1]
 
 
 def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
-    decisive = [one for one in group if one.state in PREPARED] or [one for one in group if one.state in COMPLETE]
+    decisive = [record for record in group if record.state in PREPARED] or [
+        record for record in group if record.state in COMPLETE
+    ]
     if not decisive or group[-1].state == ONGOING or _written_under(group, decisive[-1]) != producer_id:
         return None  # Ongoing after PrepareX: the coordinator rolled back an append that had failed
     decision, last = decisive[-1], group[-1]
     has_prepare = decision.state in PREPARED
     completed = last if last.state in COMPLETE else None
     first = _first_prepare(group, decision)
-    ongoing = [one for one in group if one.state == ONGOING]
+    ongoing = [record for record in group if record.state == ONGOING]
     is_rotated = not has_prepare and decision.producer_id != producer_id
     return Transaction(
         is_commit=last.state in _COMMITS,
@@ -216,11 +218,11 @@ def _is_added_by_leaders(ongoing: Sequence[LogRecord]) -> bool:
     """Returns whether leaders may have added partitions to the transaction. False only if there are Ongoing records and
     all show a client that adds partitions itself. A PrepareX proves nothing: if an old EndTxn ended the transaction,
     its PrepareX does not show TV2."""
-    return not ongoing or any(one.client_transaction_version >= TV2 for one in ongoing)
+    return not ongoing or any(record.client_transaction_version >= TV2 for record in ongoing)
 
 
 def _epochs_of(records: Iterable[LogRecord]) -> Epochs:
-    epochs = [one.producer_epoch for one in records]
+    epochs = [record.producer_epoch for record in records]
     return Epochs(min(epochs), max(epochs))
 
 

@@ -168,7 +168,7 @@ def _from_files(
         if not path:
             raise ValueError("no path in it")
         place = os.path.normpath(path) if allowed else path
-        if allowed and not any(PurePath(place).is_relative_to(one) for one in allowed):
+        if allowed and not any(PurePath(place).is_relative_to(path) for path in allowed):
             raise ValueError(f"{of_paths} does not allow it")
         file, found = read(Path(place), key)
         files.append(file)

@@ -54,7 +54,7 @@ def _trust_store(properties: Mapping[str, str]) -> dict[str, str]:
             f"{TRUST_STORE}.location: {properties[f'{TRUST_STORE}.location']} has a private key: give a store with"
             " only the trusted certificates"
         )
-    return {TRUSTED: _pem_of(one.certificate for one in store.additional_certs)}
+    return {TRUSTED: _pem_of(certificate.certificate for certificate in store.additional_certs)}
 
 
 def _key_store(properties: Mapping[str, str]) -> dict[str, str]:
@@ -67,7 +67,7 @@ def _key_store(properties: Mapping[str, str]) -> dict[str, str]:
     store = _pkcs12(raw, properties, KEY_STORE, password_key)
     if store.key is None or store.cert is None:
         raise ValueError(f"{KEY_STORE}.location: {properties[f'{KEY_STORE}.location']} has no private key")
-    chain = _pem_of(_chain(store.cert.certificate, [one.certificate for one in store.additional_certs]))
+    chain = _pem_of(_chain(store.cert.certificate, [certificate.certificate for certificate in store.additional_certs]))
     return {CHAIN: chain, **_key(store, properties.get(password_key))}
 
 
@@ -136,7 +136,10 @@ def _chain(own: Certificate, others: list[Certificate]) -> Iterator[Certificate]
     known, current = list(others), own
     while True:
         yield current
-        issuer = next((one for one in known if one.subject == current.issuer and one != current), None)
+        issuer = next(
+            (certificate for certificate in known if certificate.subject == current.issuer and certificate != current),
+            None,
+        )
         if issuer is None:
             return
         known.remove(issuer)
@@ -146,4 +149,4 @@ def _chain(own: Certificate, others: list[Certificate]) -> Iterator[Certificate]
 def _pem_of(certificates: Iterator[Certificate]) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    return "".join(one.public_bytes(Encoding.PEM).decode() for one in certificates)
+    return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)

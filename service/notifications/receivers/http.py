@@ -96,16 +96,16 @@ class Webhook(Receiver):
     now_s: Callable[[], float]
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        for taken, one in enumerate(notifications):
+        for taken, notification in enumerate(notifications):
             try:
-                body = self._body(one)
-                self.endpoint.request("POST", "", body, self._signature(one.id, body))
+                body = self._body(notification)
+                self.endpoint.request("POST", "", body, self._signature(notification.id, body))
             except Undelivered as error:
                 error.taken = taken
                 raise
 
-    def _body(self, one: Notification) -> bytes:
-        values = one.as_json()
+    def _body(self, notification: Notification) -> bytes:
+        values = notification.as_json()
         if self.template is None:
             return json.dumps(values, separators=(",", ":")).encode()
         try:
@@ -159,13 +159,16 @@ class Alertmanager(Receiver):
     repeats_every_s = REPEAT_S
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        newest = {one.finding.id: one for one in notifications}
-        self._post([alert for one in newest.values() for alert in self._alerts(one)])
+        newest = {notification.finding.id: notification for notification in notifications}
+        self._post([alert for notification in newest.values() for alert in self._alerts(notification)])
 
     def repeat(self, notifications: Sequence[Notification]) -> None:
         """Posts the alerts again. If Alertmanager has alerts of the same findings under other labels, because the
         severity or the owner has changed, ends those alerts."""
-        alerts = {one.finding.id: self._alert(one, one.finding.severity) for one in notifications}
+        alerts = {
+            notification.finding.id: self._alert(notification, notification.finding.severity)
+            for notification in notifications
+        }
         outdated = [
             {"labels": theirs["labels"], "startsAt": theirs["startsAt"], "endsAt": self._now().isoformat()}
             for theirs in self._present()
@@ -173,32 +176,35 @@ class Alertmanager(Receiver):
         ]
         self._post([*alerts.values(), *outdated])
 
-    def _alerts(self, one: Notification) -> list[dict[str, Any]]:
+    def _alerts(self, notification: Notification) -> list[dict[str, Any]]:
         """Returns the alert of a finding. If the finding is resolved or muted, returns an ended alert for each severity
         that it may have had."""
-        is_over = not one.finding.is_open or one.event == MUTED
-        severities = CATALOGUE[one.finding.kind].severities if is_over else (one.finding.severity,)
-        holds = timedelta() if is_over else TEST_HOLD if one.event == TEST else HOLD
-        return [{**self._alert(one, severity), "endsAt": (self._now() + holds).isoformat()} for severity in severities]
+        is_over = not notification.finding.is_open or notification.event == MUTED
+        severities = CATALOGUE[notification.finding.kind].severities if is_over else (notification.finding.severity,)
+        holds = timedelta() if is_over else TEST_HOLD if notification.event == TEST else HOLD
+        return [
+            {**self._alert(notification, severity), "endsAt": (self._now() + holds).isoformat()}
+            for severity in severities
+        ]
 
-    def _alert(self, one: Notification, severity: Severity) -> dict[str, Any]:
-        finding = one.finding
+    def _alert(self, notification: Notification, severity: Severity) -> dict[str, Any]:
+        finding = notification.finding
         name, started_ms = CATALOGUE[finding.kind].alert, finding.life.confirmed_at_ms or finding.life.opened_at_ms
         runbook = {} if name is None else {"runbook_url": f"{self.base}/guide/runbooks/{name}.md"}
         # no label: it becomes known, and may change, while the finding is open
         application = {} if finding.application is None else {"application": finding.application}
         return {
-            "labels": labels_of(one, severity),
+            "labels": labels_of(notification, severity),
             "annotations": {
                 "summary": finding.summary,
                 "description": finding.observation.advice,
-                "page_url": one.link,
+                "page_url": notification.link,
                 **runbook,
                 **application,
             },
             "startsAt": datetime.fromtimestamp(started_ms / 1000, UTC).isoformat(),
             "endsAt": (self._now() + HOLD).isoformat(),
-            "generatorURL": one.link,
+            "generatorURL": notification.link,
         }
 
     def _post(self, alerts: Sequence[Mapping[str, Any]]) -> None:
@@ -209,7 +215,7 @@ class Alertmanager(Receiver):
         """Returns the alerts of txnscope that Alertmanager has. Raises Undelivered."""
         answer = self.endpoint.request("GET", f"{ALERTS}?filter=service%3Dtxnscope&filter=scope%3Dfinding")
         try:
-            return [one for one in json.loads(answer) if one["labels"]["finding"]]
+            return [load for load in json.loads(answer) if load["labels"]["finding"]]
         except (ValueError, KeyError, TypeError) as error:
             raise Undelivered("the answer is not in the format of Alertmanager's API v2") from error
 
@@ -217,16 +223,18 @@ class Alertmanager(Receiver):
         return datetime.fromtimestamp(self.now_s(), UTC)
 
 
-def labels_of(one: Notification, severity: Severity) -> dict[str, str]:
+def labels_of(notification: Notification, severity: Severity) -> dict[str, str]:
     """Returns the labels of a finding's alert. For Alertmanager, an alert with different labels is a different alert,
     so labels hold only values that stay the same. Exceptions are severity and owner (`Alertmanager.repeat` ends
     outdated alerts)."""
-    finding = one.finding
+    finding = notification.finding
     labels = {
-        "alertname": TEST_ALERT if one.event == TEST else CATALOGUE[finding.kind].alert or f"txnscope_{finding.kind}",
+        "alertname": TEST_ALERT
+        if notification.event == TEST
+        else CATALOGUE[finding.kind].alert or f"txnscope_{finding.kind}",
         "service": "txnscope",
         "scope": "finding",
-        "cluster": one.cluster,
+        "cluster": notification.cluster,
         "finding": finding.id,
         "kind": str(finding.kind),
         "severity": str(severity),

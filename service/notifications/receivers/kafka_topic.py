@@ -55,11 +55,11 @@ class KafkaTopic(Receiver):
     def _write(self, producer: Producer, notifications: Sequence[Notification], taken_before: int) -> None:
         outcomes: list[KafkaError | str | None] = ["no answer from a broker"] * len(notifications)
         try:
-            for number, one in enumerate(notifications):
+            for number, notification in enumerate(notifications):
                 producer.produce(
                     self._topic,
-                    json.dumps(cloud_event(one), separators=(",", ":")).encode(),
-                    one.finding.id.encode(),
+                    json.dumps(cloud_event(notification), separators=(",", ":")).encode(),
+                    notification.finding.id.encode(),
                     headers={"content-type": CONTENT_TYPE},
                     on_delivery=partial(_note, outcomes, number),
                 )
@@ -104,11 +104,11 @@ class KafkaTopic(Receiver):
 def _one_of_each_finding(notifications: Sequence[Notification]) -> Iterator[Sequence[Notification]]:
     """Yields the notifications in consecutive groups; no group has two notifications of the same finding."""
     start, seen = 0, set[str]()
-    for number, one in enumerate(notifications):
-        if one.finding.id in seen:
+    for number, notification in enumerate(notifications):
+        if notification.finding.id in seen:
             yield notifications[start:number]
             start, seen = number, set()
-        seen.add(one.finding.id)
+        seen.add(notification.finding.id)
     yield notifications[start:]
 
 
@@ -116,15 +116,15 @@ def _note(outcomes: list[KafkaError | str | None], number: int, error: KafkaErro
     outcomes[number] = error
 
 
-def cloud_event(one: Notification) -> dict[str, Any]:
+def cloud_event(notification: Notification) -> dict[str, Any]:
     """Returns the notification as CloudEvents 1.0 in structured JSON."""
-    body = one.as_json()
+    body = notification.as_json()
     return {
         "specversion": "1.0",
-        "id": one.id,
-        "source": f"/clusters/{quote(one.cluster, safe='')}",
-        "type": f"io.txnscope.finding.{one.event}",
-        "subject": one.finding.id,
+        "id": notification.id,
+        "source": f"/clusters/{quote(notification.cluster, safe='')}",
+        "type": f"io.txnscope.finding.{notification.event}",
+        "subject": notification.finding.id,
         "time": body["at"],
         "datacontenttype": "application/json",
         "data": body,

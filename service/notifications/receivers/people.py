@@ -35,7 +35,7 @@ class People(Receiver):
         apprise = Apprise(asset=AppriseAsset(app_id="txnscope", http_redirects=False, secure_logging=True))
         if not all(apprise.add(url) for url in self._urls()):
             raise Undelivered("Apprise cannot use one of the addresses: give URLs like slack://TOKEN_A/TOKEN_B/TOKEN_C")
-        newest = list({one.finding.id: one for one in notifications}.values())
+        newest = list({notification.finding.id: notification for notification in notifications}.values())
         title, body, kind = message(newest)
         if not apprise.notify(body=body, title=title, notify_type=kind, body_format="text"):
             raise Undelivered("Apprise could not send the message")
@@ -44,12 +44,16 @@ class People(Receiver):
 def message(newest: Sequence[Notification]) -> tuple[str, str, str]:
     """Returns title, text and Apprise's type of a message about findings, each with its newest event."""
     open_ones = [one for one in newest if one.finding.is_open]
-    worst = min((one.finding.severity for one in open_ones), key=lambda one: one.rank, default=None)
+    worst = min((one.finding.severity for one in open_ones), key=lambda severity: severity.rank, default=None)
     kind = "success" if worst is None else {"critical": "failure", "warning": "warning"}.get(worst, "info")
     if len(newest) == 1:
-        one = newest[0]
-        state = str(one.finding.severity) if one.finding.is_open else "resolved"
-        return f"{_quiet(one.cluster)}: {state}: {one.finding.kind}", f"{_text(one)}\n{one.link}", kind
+        notification = newest[0]
+        state = str(notification.finding.severity) if notification.finding.is_open else "resolved"
+        return (
+            f"{_quiet(notification.cluster)}: {state}: {notification.finding.kind}",
+            f"{_text(notification)}\n{notification.link}",
+            kind,
+        )
     clusters = _quiet(", ".join(sorted({one.cluster for one in newest})))
     parts = [f"{len(open_ones)} open"] if open_ones else []
     if len(open_ones) < len(newest):
@@ -61,8 +65,8 @@ def message(newest: Sequence[Notification]) -> tuple[str, str, str]:
     return f"{clusters}: {len(newest)} findings: {', '.join(parts)}", "\n".join(lines), kind
 
 
-def _text(one: Notification) -> str:
-    finding = one.finding
+def _text(notification: Notification) -> str:
+    finding = notification.finding
     if not finding.is_open:
         return f"resolved ({finding.life.resolution}): {_quiet(finding.summary)}"
     return f"{finding.severity}: {_quiet(finding.summary)}"

@@ -101,11 +101,11 @@ class Backend(Protocol):
     @abstractmethod
     def insert(self, table: Table) -> OnConflict: ...
 
-    def larger(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
-        return func.greatest(one, other)
+    def larger(self, column_element: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.greatest(column_element, other)
 
-    def smaller(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
-        return func.least(one, other)
+    def smaller(self, column_element: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.least(column_element, other)
 
     def bulk_options(self, upsert: Upsert, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         """Returns the execution options that make the INSERT of these rows fastest."""

@@ -83,7 +83,9 @@ def worst_first(rows: Iterable[ApplicationRow]) -> list[ApplicationRow]:
     """Returns the applications sorted by the number of failed transactions, then by the number of ended transactions,
     in descending order, then by name. Only the first applications get series of metrics. This order changes seldom, so
     the series change seldom, too."""
-    return sorted(rows, key=lambda one: (-one.failed, -one.ended, one.name))
+    return sorted(
+        rows, key=lambda application_row: (-application_row.failed, -application_row.ended, application_row.name)
+    )
 
 
 def _read(connection: Connection, cluster_id: int, name: str | None = None) -> list[ApplicationRow]:
@@ -133,7 +135,7 @@ def _read(connection: Connection, cluster_id: int, name: str | None = None) -> l
 def applications_of(connection: Connection, cluster_id: int, ids: Collection[bytes]) -> dict[bytes, str]:
     """Returns a mapping from id to its application; ids without a known application are absent."""
     found: dict[bytes, str] = {}
-    asked = {id_key(one): one for one in ids}
+    asked = {id_key(transactional_id): transactional_id for transactional_id in ids}
     for some in batched(sorted(asked), _AT_ONCE):
         rows = connection.execute(
             select(_T.transactional_id, _T.application).where(
@@ -146,11 +148,11 @@ def applications_of(connection: Connection, cluster_id: int, ids: Collection[byt
 
 def with_applications(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
     """Returns the findings, each with the application that the store has at present for its id or prefix."""
-    ids = {one.subject.transactional_id for one in found if one.subject.transactional_id is not None}
+    ids = {finding.subject.transactional_id for finding in found if finding.subject.transactional_id is not None}
     of_ids = applications_of(connection, cluster_id, ids)
-    prefixes = {one.subject.prefix for one in found if one.subject.prefix}
+    prefixes = {finding.subject.prefix for finding in found if finding.subject.prefix}
     of_prefixes = {prefix: _of_prefix(connection, cluster_id, prefix) for prefix in prefixes}
-    return [replace(one, application=_of_subject(one.subject, of_ids, of_prefixes)) for one in found]
+    return [replace(finding, application=_of_subject(finding.subject, of_ids, of_prefixes)) for finding in found]
 
 
 def _of_subject(subject: Subject, of_ids: dict[bytes, str], of_prefixes: dict[str, str | None]) -> str | None:

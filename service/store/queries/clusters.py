@@ -261,7 +261,7 @@ def log_read(connection: Connection, cluster_id: int) -> LogRead:
     return LogRead(
         {row.partition: row.next_offset for row in rows},
         {row.partition: (row.leader, row.leader_epoch) for row in rows},
-        tuple(one for one in unseen if one.decided.hi > one.decided.lo),
+        tuple(transactions for transactions in unseen if transactions.decided.hi > transactions.decided.lo),
         is_odd,
     )
 

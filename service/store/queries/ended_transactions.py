@@ -127,8 +127,8 @@ def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
         .limit(MARKERS_READ)
     )
     markers = [Marker(*row) for row in rows]
-    times = Counter((one.topic, one.partition) for one in markers)
-    return [one for one in markers if times[one.topic, one.partition] == 1]
+    times = Counter((marker.topic, marker.partition) for marker in markers)
+    return [marker for marker in markers if times[marker.topic, marker.partition] == 1]
 
 
 def finding_about(connection: Connection, end: EndedTransaction) -> AboutEnd | None:

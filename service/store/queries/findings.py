@@ -72,7 +72,7 @@ def named(connection: Connection, cluster_id: int, selection: FindingSelection) 
     `possible_ids_of` that has a finding. If no such id has a finding, the text itself stays."""
     if selection.transactional_id is None:
         return selection
-    keys = {id_key(one): one for one in possible_ids_of(selection.transactional_id)}
+    keys = {id_key(possible_id): possible_id for possible_id in possible_ids_of(selection.transactional_id)}
     theirs = select(_F.transactional_id).where(_F.cluster_id == cluster_id, _F.transactional_id.in_(keys))
     about = set(connection.scalars(theirs))
     found = next((one for key, one in keys.items() if key in about), selection.transactional_id)
@@ -82,13 +82,13 @@ def named(connection: Connection, cluster_id: int, selection: FindingSelection) 
 def with_full_ids(connection: Connection, cluster_id: int, found: Iterable[Finding]) -> list[Finding]:
     """Returns the findings with whole ids in place of the keys that the store holds."""
     found = list(found)
-    keys = {one.subject.transactional_id for one in found if one.subject.transactional_id is not None}
+    keys = {finding.subject.transactional_id for finding in found if finding.subject.transactional_id is not None}
     ids = full_ids(connection, cluster_id, keys)
     return [
-        one
-        if (key := one.subject.transactional_id) is None or ids[key] == key
-        else one.with_observed(subject=one.subject._replace(transactional_id=ids[key]))
-        for one in found
+        finding
+        if (key := finding.subject.transactional_id) is None or ids[key] == key
+        else finding.with_observed(subject=finding.subject._replace(transactional_id=ids[key]))
+        for finding in found
     ]
 
 
@@ -174,7 +174,9 @@ def _of_clusters(connection: Connection, *conditions: ColumnElement[bool]) -> li
     for cluster_id, theirs in groupby(rows, key=lambda row: row._mapping[_F.cluster_id]):
         of_cluster = list(theirs)
         with_marks = _with_words_of_people(connection, cluster_id, findings_of(of_cluster))
-        found += [(of_cluster[0][0], one) for one in with_full_ids(connection, cluster_id, with_marks)]
+        found += [
+            (of_cluster[0][0], with_full_id) for with_full_id in with_full_ids(connection, cluster_id, with_marks)
+        ]
     return found
 
 

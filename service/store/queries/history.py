@@ -103,8 +103,8 @@ def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
     `owners`: newest first, as `read_owners` returns them.
     """
 
-    def apart_ms(one: Owner) -> int:
-        return 0 if at_ms is None else max(one.first_seen_ms - at_ms, at_ms - one.last_seen_ms, 0)
+    def apart_ms(owner: Owner) -> int:
+        return 0 if at_ms is None else max(owner.first_seen_ms - at_ms, at_ms - owner.last_seen_ms, 0)
 
     return min(owners, key=apart_ms, default=None)
 

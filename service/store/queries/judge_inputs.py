@@ -176,7 +176,7 @@ def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Ite
 
 def id_states(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdState]:
     found = _read(connection, cluster_id, _STATES.where(_T.transactional_id.in_(ids)), with_topics=0)
-    return {one.transactional_id: one for one in found}
+    return {id_state.transactional_id: id_state for id_state in found}
 
 
 def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdState]:
@@ -216,7 +216,7 @@ def _read(
 
 def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
     """Returns the Ongoing transactions in left-behind records, the oldest first."""
-    columns = (*(_L[one.name] for one in _ID_STATE), _L.participants, _L.client_transaction_version)
+    columns = (*(_L[column.name] for column in _ID_STATE), _L.participants, _L.client_transaction_version)
     statement = select(*columns).where(
         _L.cluster_id == cluster_id, _L.started_at_ms >= FIRST_TIME_MS, _L.state + 0 == ONGOING
     )

@@ -156,7 +156,7 @@ def _ended_log(row: Row[Any]) -> EndedLog:
         row.partition,
         row.topic_id,
         row.seen_at_ms,
-        tuple(SeenMarker(row.topic, row.partition, *one) for one in row.markers),
+        tuple(SeenMarker(row.topic, row.partition, *marker) for marker in row.markers),
         tuple(UnendedRecords(*one) for one in row.unended),
     )
 
@@ -178,15 +178,15 @@ def _completed(connection: Connection, cluster_id: int, decisions: Sequence[Deci
     columns = ("transactional_id", "partition", "offset", "state", "producer_id", "producer_epoch", "started_at_ms")
     newest = {row[0]: row[1:] for row in look_up(connection, transactional_ids, columns, cluster_id, ids)}
     done = []
-    for one in decisions:
-        row = newest.get(one.transactional_id)
+    for decision in decisions:
+        row = newest.get(decision.transactional_id)
         if row is None:
             continue
         partition, offset, state, *of_transaction = row
         is_prepared = state in (PREPARE_COMMIT, PREPARE_ABORT)
-        is_again = is_prepared and of_transaction == [one.producer_id, one.producer_epoch, one.start_ms]
-        if partition == one.log_partition and offset > one.offset and not is_again:
-            done.append(one)
+        is_again = is_prepared and of_transaction == [decision.producer_id, decision.producer_epoch, decision.start_ms]
+        if partition == decision.log_partition and offset > decision.offset and not is_again:
+            done.append(decision)
     return frozenset(done)
 
 

@@ -67,14 +67,14 @@ def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dic
         read = [(row[0], _owner(row[1:], open_.get(row.transactional_id, []))) for row in rows]
         is_any_earlier = any(owner.producer_id != asked_for for asked_for, owner in read)
         records = connection.execute(_LEFT_BEHIND, parameters) if is_any_earlier else ()
-        left = {(one.transactional_id, one.producer_id): one for one in records}
+        left = {(record.transactional_id, record.producer_id): record for record in records}
         count = partition_count_of(connection, cluster_id)
         for asked_for, owner in read:
             if owner.producer_id != asked_for and (record := left.get((owner.transactional_id, asked_for))) is not None:
                 owner = _with_record(owner, record)
             looked_for = not is_left_behind(owner.transactional_id, owner.log_partition, count)
             found.setdefault(asked_for, []).append(owner._replace(is_left_behind=not looked_for))
-    return {asked_for: sorted(had, key=lambda one: _order(one, asked_for)) for asked_for, had in found.items()}
+    return {asked_for: sorted(had, key=lambda owner: _order(owner, asked_for)) for asked_for, had in found.items()}
 
 
 def partition_count_of(connection: Connection, cluster_id: int) -> int:

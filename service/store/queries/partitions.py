@@ -253,7 +253,7 @@ def read_affected_groups(connection: Connection, cluster_id: int) -> list[Affect
     as_of_ms = observed_at_ms(connection, cluster_id)
     if not offsets or as_of_ms is None:
         return []
-    places = sorted({(one.topic, one.partition) for one in offsets})
+    places = sorted({(offset.topic, offset.partition) for offset in offsets})
     ends = _by_place(rows_at(connection, _ENDS, data_partitions, cluster_id, places))
     ends |= _of_offsets_topic(connection, cluster_id)
     return affected_groups(offsets, ends, offsets_partitions(ends), as_of_ms)

@@ -202,8 +202,10 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
             if (end := prefix_end(kept)) is not None:
                 yield _T.transactional_id < end
         if len(selection.prefix) > KEY_ID_BYTES:  # longer than any key: the display text has to match
-            starts = [one for one in part_displays(selection.prefix) if not one.startswith(" ")]
-            yield or_(*(func.substr(_T.display, 1, len(one)) == one for one in starts))
+            starts = [
+                part_display for part_display in part_displays(selection.prefix) if not part_display.startswith(" ")
+            ]
+            yield or_(*(func.substr(_T.display, 1, len(start)) == start for start in starts))
     if selection.started_until_ms is not None:
         yield _T.started_at_ms >= FIRST_TIME_MS
         yield _T.started_at_ms <= selection.started_until_ms
@@ -234,4 +236,4 @@ def of_application(name: str) -> ColumnElement[bool]:
 def wanted_parts(text: bytes) -> list[str]:
     """Returns the texts to search for: if an id contains `text`, its display text contains at least one of these
     texts."""
-    return list(dict.fromkeys(part for one in possible_ids_of(text) for part in part_displays(one)))
+    return list(dict.fromkeys(part for possible_id in possible_ids_of(text) for part in part_displays(possible_id)))

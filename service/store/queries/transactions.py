@@ -57,7 +57,7 @@ class Page(NamedTuple, Generic[Place]):
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
     """Returns the row of the id that a text names: the first of `possible_ids_of` with a row, else the id that has this
     text as its label in metrics. Returns None if there is no such id."""
-    rows = (find(connection, cluster_id, one) for one in possible_ids_of(name))
+    rows = (find(connection, cluster_id, possible_id) for possible_id in possible_ids_of(name))
     found = next((row for row in rows if row is not None), None)
     return found or _find_labelled(connection, cluster_id, name.decode(errors="replace"))
 
@@ -100,10 +100,10 @@ def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> byte
     text itself."""
     readings = possible_ids_of(prefix)
     if len(readings) > 1:
-        for one in readings:
-            begins = filters(cluster_id, Selection(frozenset(), one))
+        for reading in readings:
+            begins = filters(cluster_id, Selection(frozenset(), reading))
             if connection.execute(select(_T.state).where(_T.cluster_id == cluster_id, *begins).limit(1)).first():
-                return one
+                return reading
     return prefix
 
 

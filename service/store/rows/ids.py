@@ -241,13 +241,13 @@ def divide(records: Iterable[Record], partition_count: int) -> Divided:
     offset is not below 0); its state is not expired; the id hashes to its partition; its timestamp is the latest. The
     chosen row gets the counts of all records. Other records of replaced logs are dropped."""
     known = list(records)
-    chosen = max(known, key=lambda one: _rank(one.row, partition_count))
-    commits = sum(one.row.commits for one in known)
-    aborts = Aborts(*map(sum, zip(*(one.row.aborts for one in known), strict=True)))
+    chosen = max(known, key=lambda record: _rank(record.row, partition_count))
+    commits = sum(record.row.commits for record in known)
+    aborts = Aborts(*map(sum, zip(*(record.row.aborts for record in known), strict=True)))
     others = {
-        one.row.partition: one._replace(row=one.row._replace(commits=0, aborts=Aborts()))
-        for one in known
-        if one is not chosen and one.row.record.offset >= 0
+        record.row.partition: record._replace(row=record.row._replace(commits=0, aborts=Aborts()))
+        for record in known
+        if record is not chosen and record.row.record.offset >= 0
     }
     return Divided(chosen._replace(row=chosen.row._replace(commits=commits, aborts=aborts)), others)
 

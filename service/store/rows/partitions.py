@@ -55,7 +55,7 @@ class Partitions:
         if row.read_at_ms is not None and read.read_at_ms < row.read_at_ms:
             return
         known = self.entries.get(place, {})
-        seen = {one.producer_id: _entry(place, known.get(one.producer_id), one, read) for one in read.entries}
+        seen = {entry.producer_id: _entry(place, known.get(entry.producer_id), entry, read) for entry in read.entries}
         shows_all = read.described or read.is_whole
         self.entries[place] = _open(row, (seen if shows_all else known | seen).values())
         self.rows[place] = replace(row, read_at_ms=read.read_at_ms)
@@ -99,7 +99,7 @@ def _open(row: ObservedPartition, entries: Iterable[Entry]) -> dict[int, Entry]:
     """Returns a mapping from producer id to its entry, for the entries that are still open by the partition's
     observation."""
     return {
-        one.producer_id: one
-        for one in entries
-        if not row.is_free_at(one.seen_at_ms) and not row.is_past(one.start_offset, one.seen_at_ms)
+        entry.producer_id: entry
+        for entry in entries
+        if not row.is_free_at(entry.seen_at_ms) and not row.is_past(entry.start_offset, entry.seen_at_ms)
     }

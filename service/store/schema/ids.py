@@ -106,9 +106,9 @@ left_behind_records = Table(
     metadata,
     cluster_column(),
     *(
-        Column(one.name, one.type, nullable=one.nullable)
-        for one in transactional_ids.c
-        if one.name not in ("cluster_id", *OF_APPLICATION)
+        Column(column.name, column.type, nullable=column.nullable)
+        for column in transactional_ids.c
+        if column.name not in ("cluster_id", *OF_APPLICATION)
     ),
     Column("participants", String),  # of its open transaction, as JSON: [[topic, partition], …]
     PrimaryKeyConstraint("cluster_id", "transactional_id", "partition"),

@@ -93,10 +93,10 @@ class ApplicationWriter:
             connection.execute(_OF_FINDING, rows)
 
 
-def _columns(one: Assigned) -> tuple[str | None, str | None]:
-    return (None, None) if one.name is None else (one.name, one.framework.value)
+def _columns(assigned: Assigned) -> tuple[str | None, str | None]:
+    return (None, None) if assigned.name is None else (assigned.name, assigned.framework.value)
 
 
-def _row(cluster_id: int, key: bytes, one: Assigned) -> dict[str, object]:
-    application, framework = _columns(one)
+def _row(cluster_id: int, key: bytes, assigned: Assigned) -> dict[str, object]:
+    application, framework = _columns(assigned)
     return {"cluster": cluster_id, "key": key, "belongs_to": application, "made_by": framework}

@@ -72,8 +72,14 @@ def count_ends_of_applications(
     `application_totals`) to the number to add."""
     applications = sorted({application for application, _ in grown})
     rows = [
-        (cluster_id, one, now_ms, now_ms, *(grown.get((one, column), 0) for column in (COMMITS, *ABORTED.values())))
-        for one in applications
+        (
+            cluster_id,
+            application,
+            now_ms,
+            now_ms,
+            *(grown.get((application, column), 0) for column in (COMMITS, *ABORTED.values())),
+        )
+        for application in applications
     ]
     _TOTALS.write(connection, [row for row in rows if any(row[4:])])
 
@@ -84,10 +90,10 @@ def count_durations(
     """Adds durations to the stored histograms. `histograms`: durations of commits that executors folded; `ended`:
     durations that the driver derived."""
     grown: Counter[tuple[str, str]] = Counter()
-    for one in histograms:
-        name = f"{one.kind}_ms_commit"
-        grown[name, SUM] += one.sum_ms
-        grown.update({(name, str(index)): number for index, number in enumerate(one.buckets)})
+    for histogram in histograms:
+        name = f"{histogram.kind}_ms_commit"
+        grown[name, SUM] += histogram.sum_ms
+        grown.update({(name, str(index)): number for index, number in enumerate(histogram.buckets)})
     for outcome, kind, ms in ended.durations:
         name = f"{kind}_ms_{outcome}"
         grown[name, SUM] += ms
@@ -196,9 +202,9 @@ class HistoryRows:
 
     def add(self, row: IdRow, delta: IdDelta) -> None:
         place = (self._cluster_id, row.transactional_id, row.partition, row.generation)
-        for one in delta.transitions:
-            if one.at_ms >= self._oldest_ms:
-                self._transitions.append((*place, *one, self._counts))
+        for transition in delta.transitions:
+            if transition.at_ms >= self._oldest_ms:
+                self._transitions.append((*place, *transition, self._counts))
         for minute in delta.minutes.values():
             if minute.minute_ms >= self._oldest_ms:
                 self._minutes.append(minute_row(self._cluster_id, row.transactional_id, minute))

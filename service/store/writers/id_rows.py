@@ -202,12 +202,12 @@ class IdRows:
             ]
             connection.execute(_DROP, counting)
             records = chain.from_iterable(self._others[key].values() for key in sorted(self._divided))
-            _OTHERS.write(connection, [(*one.row.columns, json.dumps(one.places)) for one in records])
+            _OTHERS.write(connection, [(*record.row.columns, json.dumps(record.places)) for record in records])
 
     def _all(self, key: bytes) -> Iterator[IdRow]:
         if (row := self.counting.get(key)) is not None:
             yield row
-        yield from (one.row for one in self._others.get(key, {}).values())
+        yield from (record.row for record in self._others.get(key, {}).values())
 
     def _divide(self, old: IdRow | None, found: Divided) -> None:
         key = found.counting.row.transactional_id

@@ -150,14 +150,14 @@ def keep_markers(
         _forget_partitions(connection, cluster_id, topic, begun)
     earlier = _unended(connection, cluster_id, topic, {one.producer_id for one in markers})
     rows, ended = [], []
-    for one in markers:
-        place = one.partition, one.producer_id
+    for marker in markers:
+        place = marker.partition, marker.producer_id
         from_offset = earlier.pop(place, None)
         if from_offset is not None:
             ended.append(place)
-        first = one.ends_from if from_offset is None else from_offset
-        told = one.producer_id, one.producer_epoch, one.is_commit, one.at_ms, first, now_ms
-        rows.append((cluster_id, topic, one.partition, one.offset, *told))
+        first = marker.ends_from if from_offset is None else from_offset
+        told = marker.producer_id, marker.producer_epoch, marker.is_commit, marker.at_ms, first, now_ms
+        rows.append((cluster_id, topic, marker.partition, marker.offset, *told))
     for some in batched(ended, _AT_ONCE):
         connection.execute(
             delete(unended_records).where(
@@ -174,11 +174,11 @@ def _keep_ended(
     """Copies the markers of deleted topics' logs, and the records that no marker has ended, to `ended_logs`. Begins at
     the first compared offset. Leaves out a log that is not audited, a log with more than MOST_KEPT markers or such
     records, and logs beyond MOST_ENDED_LOGS. If a log in `ended_logs` turns out to exist, deletes the log's row."""
-    there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
+    there = [(p, step.read.topic_id) for p, step in steps.items() if step.begins_generation or step.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic
         connection.execute(delete(ended_logs).where(*of_topic, tuple_(_E.partition, _E.topic_id).in_(some)))
-    ended = {p: one.before for p, one in steps.items() if one.before and one.before.topic_id != one.read.topic_id}
+    ended = {p: step.before for p, step in steps.items() if step.before and step.before.topic_id != step.read.topic_id}
     if not ended:
         return
     of_topic = _A.cluster_id == cluster_id, _A.topic == topic
@@ -205,7 +205,7 @@ def _keep_ended(
         ).all()
         if not (unended or markers) or len(unended) > MOST_KEPT or len(markers) > MOST_KEPT:
             continue
-        kept = (json_for(connection)([list(one) for one in found]) for found in (markers, unended))
+        kept = (json_for(connection)([list(row) for row in found]) for found in (markers, unended))
         rows.append((cluster_id, topic, partition, before.topic_id, now_ms, *kept, begun.gaps, begun.rejects))
     _ENDED.write(connection, rows[: max(room, 0)])
 
@@ -287,8 +287,8 @@ class MarkerAuditWriter:
             connection.execute(_DELETE_DECISION, keys)
         if settled.used:
             keys = [
-                {"cluster": cluster_id, "name": one.topic, "of_partition": one.partition, "at": one.offset}
-                for one in sorted(settled.used)
+                {"cluster": cluster_id, "name": marker.topic, "of_partition": marker.partition, "at": marker.offset}
+                for marker in sorted(settled.used)
             ]
             connection.execute(_DELETE_MARKER, keys)
         for topic, partition in settled.gone:
@@ -300,7 +300,10 @@ class MarkerAuditWriter:
             of_log = _E.cluster_id == cluster_id, _E.topic == log.topic, _E.partition == log.partition
             row = *of_log, _E.topic_id == log.topic_id
             if log.markers or log.unended:
-                left = {"markers": [list(one[2:]) for one in log.markers], "unended": [list(n) for n in log.unended]}
+                left = {
+                    "markers": [list(marker[2:]) for marker in log.markers],
+                    "unended": [list(n) for n in log.unended],
+                }
                 connection.execute(update(ended_logs).where(*row).values(left))
             else:
                 connection.execute(delete(ended_logs).where(*row))
@@ -317,10 +320,12 @@ class MarkerAuditWriter:
                 "otherwise": _plain(otherwise),
                 "as_decided": _plain(as_decided),
                 "unseen": unseen,
-                "gone": [[one.topic, one.partition, one.from_offset, one.seen_at_ms] for one in gone],
+                "gone": [
+                    [records.topic, records.partition, records.from_offset, records.seen_at_ms] for records in gone
+                ],
             }
             connection.execute(insert(torn_transactions).values(values))
 
 
 def _plain(markers: Iterable[SeenMarker]) -> list[list[object]]:
-    return [[one.topic, one.partition, one.offset, one.is_commit, one.at_ms] for one in markers]
+    return [[marker.topic, marker.partition, marker.offset, marker.is_commit, marker.at_ms] for marker in markers]

@@ -208,10 +208,10 @@ class LedgerWriter(SourceWriter):
 
     def _apply_topic(self, connection: Connection, batch: LedgerBatch, topic: str, now_ms: int) -> None:
         log = (self._cluster_id, SourceName.LEDGER, topic)
-        volumes = [one for one in batch.volumes if one.topic == topic]
-        markers = [one for one in batch.markers if one.topic == topic]
-        ranges = [one.read for one in batch.ranges if one.topic == topic]
-        with_facts = {one.partition for one in volumes} | {one.partition for one in markers}
+        volumes = [volume for volume in batch.volumes if volume.topic == topic]
+        markers = [marker for marker in batch.markers if marker.topic == topic]
+        ranges = [topic_range.read for topic_range in batch.ranges if topic_range.topic == topic]
+        with_facts = {volume.partition for volume in volumes} | {marker.partition for marker in markers}
         steps = plan(positions(connection, *log), ranges, with_facts).steps
         begin_generations(connection, *log, steps.values(), now_ms)
         begun = [
@@ -219,10 +219,10 @@ class LedgerWriter(SourceWriter):
             for partition, step in steps.items()
             if step.before is None
         ]
-        counted = [one for one in volumes if one.partition in steps]
-        _VOLUMES.write(connection, [(self._cluster_id, *one) for one in (*begun, *counted)])
-        ends = [one for one in markers if one.partition in steps]
-        _MARKERS.write(connection, [(self._cluster_id, *one[:-1]) for one in ends])
+        counted = [volume for volume in volumes if volume.partition in steps]
+        _VOLUMES.write(connection, [(self._cluster_id, *volume) for volume in (*begun, *counted)])
+        ends = [marker for marker in markers if marker.partition in steps]
+        _MARKERS.write(connection, [(self._cluster_id, *end[:-1]) for end in ends])
         unended = [one for one in batch.unended if one.topic == topic and one.partition in steps]
         keep_markers(connection, self._cluster_id, topic, ends, unended, steps, now_ms)
         finish_ranges(connection, *log, steps.values(), now_ms)

@@ -75,9 +75,11 @@ def plan(
     without_range = set(partitions_with_facts) - seen
     if without_range:
         raise OutOfSequence(f"the batch has facts about partitions {sorted(without_range)}, but no range of them")
-    before = partition_count(positions, (one.topic_partitions for one in positions.values()))
+    before = partition_count(positions, (position.topic_partitions for position in positions.values()))
     reported = [read.topic_partitions for read in read_now if not read.is_gone and read.topic_partitions]
-    count = partition_count(there, reported or (one.topic_partitions for p, one in positions.items() if p in there))
+    count = partition_count(
+        there, reported or (position.topic_partitions for p, position in positions.items() if p in there)
+    )
     return RangePlan(steps, count, has_grown=0 < before < count)
 
 

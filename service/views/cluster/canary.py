@@ -76,21 +76,21 @@ class CanaryHealth(NamedTuple):
     def probed(self) -> tuple[CoordinatorHealth, ...]:
         """The coordinators whose health is not IDLE. An idle coordinator cannot be probed, because it leads no
         partition of the transaction log."""
-        return tuple(one for one in self.coordinators if one.health != Health.IDLE)
+        return tuple(coordinator for coordinator in self.coordinators if coordinator.health != Health.IDLE)
 
     @property
     def running(self) -> tuple[CoordinatorHealth, ...]:
-        return tuple(one for one in self.coordinators if one.health == Health.RUNS)
+        return tuple(coordinator for coordinator in self.coordinators if coordinator.health == Health.RUNS)
 
     @property
     def failing(self) -> tuple[CoordinatorHealth, ...]:
-        return tuple(one for one in self.coordinators if one.health == Health.FAILS)
+        return tuple(coordinator for coordinator in self.coordinators if coordinator.health == Health.FAILS)
 
     @property
     def commit_p99_us(self) -> int | None:
         """The 99th percentile of the commit times (µs) in the newest rounds with the running coordinators; None without
         such a round."""
-        return percentile([us for one in self.running for us in one.commit_us], 99)
+        return percentile([us for health in self.running for us in health.commit_us], 99)
 
     @property
     def tone(self) -> str:
@@ -124,13 +124,13 @@ class CanaryHealth(NamedTuple):
         canary's own trouble. Returns an empty list if the canary is not alive."""
         if not self.is_alive:
             return []
-        found = [self._line(one) for one in self.failing]
+        found = [self._line(health) for health in self.failing]
         if leaderless := self.canary.leaderless:
             found.append(
                 f"{plural(leaderless, 'partition')} of __transaction_state {'has' if leaderless == 1 else 'have'} no"
                 f" leader: no transaction of {'its' if leaderless == 1 else 'their'} ids can run."
             )
-        late = [str(one.broker) for one in self.coordinators if one.health == Health.UNKNOWN]
+        late = [str(coordinator.broker) for coordinator in self.coordinators if coordinator.health == Health.UNKNOWN]
         if late and (self.running or self.failing):
             brokers = ", ".join(late)
             found.append(
@@ -141,13 +141,13 @@ class CanaryHealth(NamedTuple):
             found.append(f"The canary cannot follow changes of the cluster: {self.canary.trouble}.")
         return found
 
-    def _line(self, one: CoordinatorHealth) -> str:
-        failure, since_ms = one.rounds.failure, one.rounds.failing_since_ms
+    def _line(self, health: CoordinatorHealth) -> str:
+        failure, since_ms = health.rounds.failure, health.rounds.failing_since_ms
         assert failure is not None
         assert since_ms is not None
         detail = f" ({failure.detail})" if failure.detail else ""
         since = clock(since_ms, self.now_ms)
-        return f"Broker {one.broker} {_FAILS[failure.phase]} (failing since {since}): {failure.error}{detail}."
+        return f"Broker {health.broker} {_FAILS[failure.phase]} (failing since {since}): {failure.error}{detail}."
 
 
 def read_health(connection: Connection, cluster_id: int, now_ms: int) -> CanaryHealth | None:
@@ -157,14 +157,16 @@ def read_health(connection: Connection, cluster_id: int, now_ms: int) -> CanaryH
         return None
     known = read_coordinators(connection, cluster_id)
     is_alive = canary.is_running and now_ms - canary.as_of_ms <= ALIVE_WITHIN_MS
-    judged = tuple(CoordinatorHealth(one, _health(one, canary, now_ms, is_alive=is_alive)) for one in known)
+    judged = tuple(
+        CoordinatorHealth(coordinator, _health(coordinator, canary, now_ms, is_alive=is_alive)) for coordinator in known
+    )
     return CanaryHealth(canary, judged, now_ms)
 
 
-def _health(one: Coordinator, canary: Canary, now_ms: int, *, is_alive: bool) -> Health:
-    is_late = one.last_at_ms is None or now_ms - one.last_at_ms > canary.every_ms + ROUND_LATE_MS
+def _health(coordinator: Coordinator, canary: Canary, now_ms: int, *, is_alive: bool) -> Health:
+    is_late = coordinator.last_at_ms is None or now_ms - coordinator.last_at_ms > canary.every_ms + ROUND_LATE_MS
     if not is_alive or is_late:
         return Health.UNKNOWN
-    if one.failure is not None:
+    if coordinator.failure is not None:
         return Health.FAILS
-    return Health.IDLE if one.idle_since_ms is not None else Health.RUNS
+    return Health.IDLE if coordinator.idle_since_ms is not None else Health.RUNS

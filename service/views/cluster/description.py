@@ -170,6 +170,6 @@ def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) ->
         return NO_RATES
     # counting may have begun within a minute: the row of that minute begins before the window
     minutes = ended_minutes(connection, cluster.id, minute_of(to_ms - window_ms), to_ms)
-    commits, aborts = sum(one.commits for one in minutes), sum(one.aborts for one in minutes)
+    commits, aborts = sum(minute.commits for minute in minutes), sum(minute.aborts for minute in minutes)
     seconds = window_ms / 1000
     return Rates(window_ms, round(commits / seconds, 3), round(aborts / seconds, 3))

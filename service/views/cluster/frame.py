@@ -109,7 +109,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
     progress = first_read(connection, cluster.id)
     freshness = Freshness(now_ms, _oldest(needed), None if progress is None else progress.share)
     return Frame(
-        clusters=tuple(one.name for one in read.all_clusters(connection)),
+        clusters=tuple(cluster.name for cluster in read.all_clusters(connection)),
         cluster=cluster,
         seen=seen,
         standing=standing,

@@ -96,7 +96,10 @@ def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
     if from_ms >= to_ms:
         return None
     cluster_id = frame.cluster.id
-    found = {one.minute_ms: one for one in pipeline.ended_minutes(connection, cluster_id, from_ms, to_ms)}
+    found = {
+        ended_minute.minute_ms: ended_minute
+        for ended_minute in pipeline.ended_minutes(connection, cluster_id, from_ms, to_ms)
+    }
     times = range(from_ms, to_ms, MINUTE_MS)
     causes = pipeline.aborts_by_cause(connection, cluster_id, from_ms, to_ms)
     aborts: list[dict[str, int]] = [{_ALL_CAUSES: found[at].aborts if at in found else 0} for at in times]

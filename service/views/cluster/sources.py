@@ -245,10 +245,10 @@ def stall_lines(stalls: Mapping[str, Stall], now_ms: int) -> tuple[StallLine, ..
     return tuple(_line(group, now_ms) for group in groups)
 
 
-def _are_together(one: Stall, other: Stall) -> bool:
-    if (one.cause, one.error) != (other.cause, other.error):
+def _are_together(stall: Stall, other: Stall) -> bool:
+    if (stall.cause, stall.error) != (other.cause, other.error):
         return False
-    return one.since_ms == other.since_ms or _is_near(one.since_ms, other.since_ms)
+    return stall.since_ms == other.since_ms or _is_near(stall.since_ms, other.since_ms)
 
 
 def _is_near(one_ms: int | None, other_ms: int | None) -> bool:
@@ -257,7 +257,7 @@ def _is_near(one_ms: int | None, other_ms: int | None) -> bool:
 
 def _line(group: Mapping[str, Stall], now_ms: int) -> StallLine:
     stall = next(iter(group.values()))
-    since_ms = min((one.since_ms for one in group.values() if one.since_ms is not None), default=None)
+    since_ms = min((stall.since_ms for stall in group.values() if stall.since_ms is not None), default=None)
     names = join_names([_NAMES.get(source, source) for source in group])
     # despite an error, a part of the source may still be read: a log with one partition that has no leader
     lead = f"No complete read of {names}" if stall.cause is StallCause.FAILING else f"Nothing new of {names}"

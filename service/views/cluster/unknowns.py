@@ -58,9 +58,16 @@ def of_cluster(
     conditions without a finding, gaps, ids, configs. `truncated`: a mapping from kind to the number of conditions
     without a finding."""
     found = [
-        Unknown(UnknownKind.SOURCE, f"source {one.source}", str(one.error), grant_for(one.error), one.source, one.error)
-        for one in statuses
-        if one.error is not None
+        Unknown(
+            UnknownKind.SOURCE,
+            f"source {status.source}",
+            str(status.error),
+            grant_for(status.error),
+            status.source,
+            status.error,
+        )
+        for status in statuses
+        if status.error is not None
     ]
     found += [_missing(missing) for missing in coverage.missing]
     if coverage.not_covered:

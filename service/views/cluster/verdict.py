@@ -178,7 +178,7 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
     hanging = read_findings.longest_open(connection, frame.cluster.id, Kind.HANGING, MOST_OPEN)
     open_ = FindingSelection(statuses=frozenset({Status.CONFIRMED}))
     found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
-    return hanging, [one for one in found if one.kind != Kind.HANGING]
+    return hanging, [finding for finding in found if finding.kind != Kind.HANGING]
 
 
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
@@ -190,13 +190,13 @@ def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]
 def unacknowledged(confirmed: Iterable[Finding], now_ms: int) -> list[Finding]:
     """Returns the findings that stay open until somebody acknowledges them. Leaves out muted findings, because the
     verdict does not count them."""
-    return [one for one in confirmed if one.kind in UNTIL_ACKNOWLEDGED and not is_muted(one, now_ms)]
+    return [finding for finding in confirmed if finding.kind in UNTIL_ACKNOWLEDGED and not is_muted(finding, now_ms)]
 
 
 def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost: Sequence[Finding]) -> Verdict:
     """Returns the verdict on the cluster. A muted finding does not make the verdict worse. `lost`: the findings that
     stay open until somebody acknowledges them."""
-    muted = sum(is_muted(one, frame.now_ms) for one in hanging)
+    muted = sum(is_muted(finding, frame.now_ms) for finding in hanging)
     return verdict_of(
         Seen(
             cluster=frame.name,
@@ -219,7 +219,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
 
 
 def _is_undecided(link: Link) -> bool:
-    relations = {link.relation, *(one.relation.kind for one in link.judged.entries)}
+    relations = {link.relation, *(entry.relation.kind for entry in link.judged.entries)}
     return link.judged.why is None and RelationKind.UNKNOWN in relations
 
 
@@ -245,7 +245,7 @@ def is_silent(frame: Frame) -> bool:
     """Returns True if no broker answers. Errors of sources that no application reads any more do not count."""
     gone = {source for source, stall in frame.stalls.items() if stall.unread_since_ms is not None}
     errors = (status.error for source, status in frame.seen.statuses.items() if source not in gone)
-    return any(isinstance(one, NoBroker) for error in errors for one in parts(error))
+    return any(isinstance(part, NoBroker) for error in errors for part in parts(error))
 
 
 def stalled_alone(frame: Frame) -> str:

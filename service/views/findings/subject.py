@@ -72,13 +72,13 @@ class Other(NamedTuple):
 def other_findings(findings: Iterable[Finding], chain: Sequence[Link], cluster: str, now_ms: int) -> list[Other]:
     """Returns the findings that the chain does not show, the worst first."""
     shown = {link.finding.id for link in chain if link.finding is not None}
-    waiting = {one.offset.group for link in chain for one in link.waiting}
+    waiting = {group.offset.group for link in chain for group in link.waiting}
     found = []
-    for one in findings:
-        if one.id not in shown and not (one.kind == Kind.BLOCKED_GROUP and one.subject.group in waiting):
-            muted_until_ms = one.observation.muted_until_ms if is_muted(one, now_ms) else None
-            kind, heal = CATALOGUE[one.kind].word, outlook_of_finding(one)
-            found.append(Other(one, kind, about(one, cluster), heal, muted_until_ms))
+    for finding in findings:
+        if finding.id not in shown and not (finding.kind == Kind.BLOCKED_GROUP and finding.subject.group in waiting):
+            muted_until_ms = finding.observation.muted_until_ms if is_muted(finding, now_ms) else None
+            kind, heal = CATALOGUE[finding.kind].word, outlook_of_finding(finding)
+            found.append(Other(finding, kind, about(finding, cluster), heal, muted_until_ms))
     return sorted(found, key=_worst_first)
 
 

@@ -89,7 +89,7 @@ class _References:
         if isinstance(value, Names):
             return Names(self._all(value.shown), value.count)
         if is_dataclass(value) and not isinstance(value, type):
-            held = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in _CODES}
+            held = {field_.name: getattr(value, field_.name) for field_ in fields(value) if field_.name not in _CODES}
             return replace(value, **{name: self._in(part) for name, part in held.items()})
         if isinstance(value, tuple):
             parts = self._all(value)

@@ -86,7 +86,7 @@ class Link(NamedTuple):
 
     @property
     def stopped(self) -> int:
-        return sum(one.to_go is None for one in self.waiting)
+        return sum(group.to_go is None for group in self.waiting)
 
     @property
     def tone(self) -> str:
@@ -100,16 +100,20 @@ _TONES: Final = {RelationKind.HANGING: "critical"} | dict.fromkeys(
 
 def _by_place(findings: Iterable[Finding]) -> dict[Key, Finding]:
     """Returns a mapping from the key of an entry (its topic, partition and start offset) to the finding about it."""
-    about = ((one, one.subject) for one in findings if one.kind in _OF_PLACE)
-    return {(at.topic, at.partition, at.start_offset): one for one, at in about}
+    about = ((finding, finding.subject) for finding in findings if finding.kind in _OF_PLACE)
+    return {(at.topic, at.partition, at.start_offset): finding for finding, at in about}
 
 
 def _by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
     """Returns a mapping from id to the gravest finding about the open transaction of the id."""
     found: dict[bytes, Finding] = {}
     for kind in reversed(_OF_ID):
-        of_kind = (one for one in findings if one.kind == kind)
-        found |= {one.subject.transactional_id: one for one in of_kind if one.subject.transactional_id is not None}
+        of_kind = (finding for finding in findings if finding.kind == kind)
+        found |= {
+            finding.subject.transactional_id: finding
+            for finding in of_kind
+            if finding.subject.transactional_id is not None
+        }
     return found
 
 
@@ -129,14 +133,14 @@ def links(
             behind.setdefault(group.stalled_partition, []).append(group)
     at_places, of_ids = _by_place(findings), _by_id(findings)
     found = []
-    for one in judged:
-        finding = _finding(one, at_places, of_ids)
-        heal = OF_UNKNOWN._replace(more=str(one.why or ""))
-        if one.blocker is not None:
-            heal = outlook_of(one.blocker.relation, limits, one.row.leader)
+    for partition in judged:
+        finding = _finding(partition, at_places, of_ids)
+        heal = OF_UNKNOWN._replace(more=str(partition.why or ""))
+        if partition.blocker is not None:
+            heal = outlook_of(partition.blocker.relation, limits, partition.row.leader)
         is_muted = finding is not None and (finding.observation.muted_until_ms or 0) > now_ms
-        waiting = tuple(waiting_first(behind.get(one.row.topic_partition, ())))
-        found.append(Link(one, waiting, heal, finding, is_muted))
+        waiting = tuple(waiting_first(behind.get(partition.row.topic_partition, ())))
+        found.append(Link(partition, waiting, heal, finding, is_muted))
     return sorted(found, key=_worst_first)
 
 
@@ -159,7 +163,7 @@ def _worst_first(link: Link) -> tuple[bool, int, int, int, int]:
 
 def waiting_first(groups: Iterable[AffectedGroup]) -> list[AffectedGroup]:
     """Returns the groups sorted by relation, in the order of WAITING_FIRST, then by name."""
-    return sorted(groups, key=lambda one: (WAITING_FIRST.index(one.relation), one.key))
+    return sorted(groups, key=lambda group: (WAITING_FIRST.index(group.relation), group.key))
 
 
 _PARTITIONS_JUDGED: Final = 50
@@ -180,24 +184,24 @@ def read_blocking(connection: Connection, cluster_id: int, places: Collection[To
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}
-    for one in found:
-        if one.subject.transactional_id is not None:
-            hanging.setdefault(id_key(one.subject.transactional_id), []).append(one)
+    for finding in found:
+        if finding.subject.transactional_id is not None:
+            hanging.setdefault(id_key(finding.subject.transactional_id), []).append(finding)
     return Blocking(hanging, _groups(connection, cluster_id, places) if places else {})
 
 
 def _groups(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> dict[bytes, list[str]]:
     affected = [
-        one
-        for one in read_affected_groups(connection, cluster_id)
-        if one.is_blocked and one.stalled_partition in places
+        affected_group
+        for affected_group in read_affected_groups(connection, cluster_id)
+        if affected_group.is_blocked and affected_group.stalled_partition in places
     ]
     waiting = BlockedGroupIndex(affected)
-    behind = sorted({one.stalled_partition for one in affected})[:_PARTITIONS_JUDGED]
+    behind = sorted({group.stalled_partition for group in affected})[:_PARTITIONS_JUDGED]
     rows = [partitions.find(connection, cluster_id, *place) for place in behind]
     groups: dict[bytes, set[str]] = {}
-    for one in judge(connection, cluster_id, [row for row in rows if row is not None]):
-        if one.blocker is not None and one.owner is not None:
-            names = waiting.waiting_for([one.blocker.entry.topic_partition], one.blocker.entry.producer_id)
-            groups.setdefault(id_key(one.owner.transactional_id), set()).update(names)
+    for partition in judge(connection, cluster_id, [row for row in rows if row is not None]):
+        if partition.blocker is not None and partition.owner is not None:
+            names = waiting.waiting_for([partition.blocker.entry.topic_partition], partition.blocker.entry.producer_id)
+            groups.setdefault(id_key(partition.owner.transactional_id), set()).update(names)
     return {key: sorted(names) for key, names in groups.items()}

@@ -146,8 +146,8 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
         return [JudgedPartition(row, why=row.why) for row in rows]
     found = read_partitions.entries(connection, cluster_id, stalled, MOST_ENTRIES)
     entries: dict[TopicPartition, list[Entry]] = {}
-    for one in found:
-        entries.setdefault(one.topic_partition, []).append(one)
+    for entry in found:
+        entries.setdefault(entry.topic_partition, []).append(entry)
     producers = {one.producer_id for one in found}
     producers |= {row.first.producer_id for row in rows if row.first is not None}
     judging = _Judging(
@@ -184,16 +184,16 @@ class _Judging(NamedTuple):
     def judge(self, row: PartitionState, entries: Sequence[Entry]) -> JudgedPartition:
         if row.stalled_since_ms is None:
             return JudgedPartition(row, why=row.why)
-        seen = sorted((_first_seen(one, row) for one in entries), key=lambda one: one.start_offset)
-        shown = [JudgedEntry(one, self._relate(one)) for one in seen]
-        why = row.why or why_not_judged(row, [(one.entry, one.relation) for one in shown], self.as_of_ms)
+        seen = sorted((_first_seen(entry, row) for entry in entries), key=lambda entry: entry.start_offset)
+        shown = [JudgedEntry(entry, self._relate(entry)) for entry in seen]
+        why = row.why or why_not_judged(row, [(entry.entry, entry.relation) for entry in shown], self.as_of_ms)
         if why is None and self.complete is not None and row.topic_partition not in self.complete:
             why = TOO_MANY_ENTRIES
         named = blocker_of(row, seen)
         if (closed := unreplicated(row, seen, self.as_of_ms)) is not None:
             owner = owner_of(closed, self.owners.get(closed.producer_id, []))
             shown.insert(0, JudgedEntry(closed, Relation(RelationKind.UNREPLICATED_MARKER, owner, holder=owner)))
-        blocker = next((one for one in shown if one.entry is named), None)
+        blocker = next((entry for entry in shown if entry.entry is named), None)
         return JudgedPartition(row, tuple(shown), blocker, why)
 
     def _relate(self, entry: Entry) -> Relation:
@@ -224,9 +224,9 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
         return Coverage()
     counts = read_partitions.counts(connection, cluster_id, as_of_ms - SAMPLE_FRESH_MS)
     unjudged: dict[Reason, list[TopicPartition]] = {}
-    for one in judged_stalled(connection, cluster_id) if judged is None else judged:
-        if one.why is not None and one.row.why is None:
-            unjudged.setdefault(one.why, []).append(one.row.topic_partition)
+    for partition in judged_stalled(connection, cluster_id) if judged is None else judged:
+        if partition.why is not None and partition.row.why is None:
+            unjudged.setdefault(partition.why, []).append(partition.row.topic_partition)
     missing = [UnjudgedPartitions(why, len(places), tuple(places[:NAMED])) for why, places in unjudged.items()]
     if counts.stalled > MOST_JUDGED:
         missing.append(UnjudgedPartitions(TooManyStalled(MOST_JUDGED), counts.stalled - MOST_JUDGED, ()))
@@ -234,10 +234,12 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
         observed_at_ms=as_of_ms,
         watched=counts.watched,
         answering=counts.answering,
-        judged=max(counts.answering - sum(one.partitions for one in missing), 0),
+        judged=max(counts.answering - sum(partitions.partitions for partitions in missing), 0),
         blocked=counts.stalled,
         not_covered=counts.not_covered,
-        missing=tuple(sorted([*_unanswered(connection, cluster_id), *missing], key=lambda one: -one.partitions)),
+        missing=tuple(
+            sorted([*_unanswered(connection, cluster_id), *missing], key=lambda partitions: -partitions.partitions)
+        ),
         hides_all=not counts.watched and _may_have_transactions(connection, cluster_id),
         answered_at_ms=counts.answered_at_ms,
     )
@@ -261,7 +263,9 @@ def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartiti
         named = tuple((row.topic, row.partition) for row in connection.execute(places.limit(NAMED)))
         found.append(UnjudgedPartitions(decode(why), partitions, named))
     if len(found) == REASONS_SHOWN:
-        others = (connection.scalar(select(count).where(*unanswered)) or 0) - sum(one.partitions for one in found)
+        others = (connection.scalar(select(count).where(*unanswered)) or 0) - sum(
+            partitions.partitions for partitions in found
+        )
         found += [UnjudgedPartitions(OTHER_REASONS, others, ())] if others else []
     return found
 

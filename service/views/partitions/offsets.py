@@ -69,8 +69,8 @@ class ExplainedRun(NamedTuple):
         """Returns the run in one sentence."""
         run = self.run
         names = [
-            f"producer id {one.producer_id}" if one.transactional_id is None else display_id(one.transactional_id)
-            for one in self.owners
+            f"producer id {owner.producer_id}" if owner.transactional_id is None else display_id(owner.transactional_id)
+            for owner in self.owners
         ]
         return only_aborted_text(
             run.first, run.to, run.records, self.transactions, names, self.more_owners, run.ended_by
@@ -132,7 +132,7 @@ def _spans(
 ) -> list[ExplainedSpan]:
     """Returns the spans from offset `since` on, each with its owner and cause. `as_of_ms`: when reading began."""
     hangs = hanging_transactions(connection, cluster.id, *place)
-    spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
+    spans = found.spans({hang.producer_id: hang.start_offset for hang in hangs if hang.is_open})
     known = known_period(connection, cluster)
     own = _own_decisions(connection, cluster, spans, found, place, as_of_ms - CLOCKS_MS)
     past: dict[int, tuple[Sequence[Owner], Sequence[CoordinatorDecisions]]] = {}
@@ -171,7 +171,7 @@ def _own_decisions(
     found: dict[int, OwnDecision] = {}
     for producer_id, (owner, *others) in owners_of(connection, cluster.id, producers).items():
         logged = logged_transactions(owner, producer_id, place)
-        if others or any(one.decided_ms > until_ms for one in logged):
+        if others or any(transaction.decided_ms > until_ms for transaction in logged):
             continue  # the transaction log was replaced; or the marker may have been written after reading began
         found |= own_decisions(spans, logged, walk.before, producer_id, is_whole=walk.has_every_marker)
     return found | decisions_of_findings(spans, lost_commits(connection, cluster.id, *place))
@@ -188,8 +188,8 @@ def _past(
         return owners, ()
     first_ms, last_ms = min(ended), max(ended)
     return owners, [
-        coordinator_decisions(connection, cluster.id, one.transactional_id, producer_id, first_ms, last_ms)
-        for one in owners
+        coordinator_decisions(connection, cluster.id, owner.transactional_id, producer_id, first_ms, last_ms)
+        for owner in owners
     ]
 
 
@@ -203,16 +203,16 @@ def _cause(
         return None
     by_hand = [
         decision
-        for one in hangs
-        if one.producer_id == span.producer_id and one.start_offset <= span.first
-        for decision in one.by_hand
+        for hang in hangs
+        if hang.producer_id == span.producer_id and hang.start_offset <= span.first
+        for decision in hang.by_hand
     ]
     if cause := cause_of_marker(span.marker, span.marker_epoch, span.ended_ms, by_hand, None):
         return cause
     if not past:  # no owner: the id is of another cluster, forgotten, or was never registered
         return None
-    since_ms = max(one.since_ms for one in past)
+    since_ms = max(coordinator_decisions.since_ms for coordinator_decisions in past)
     if known is not None:
         known = known._replace(from_ms=max(known.from_ms, since_ms))
-    decisions = [decision for one in past for decision in one.decisions]
+    decisions = [decision for coordinator_decisions in past for decision in coordinator_decisions.decisions]
     return cause_of_marker(span.marker, span.marker_epoch, span.ended_ms, decisions, known)

@@ -121,10 +121,10 @@ def _settle(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder) -> Non
         answer = describe_producers(client, place.leader, {place.topic: [place.partition]})
     except KafkaRefused:
         return
-    for one in answer[place.topic, place.partition].producers:
-        begin = walk.waiting.get(one.producer_id)
-        if begin is not None and 0 <= one.transaction_start_offset <= begin:
-            walk.mark_open(one.producer_id)
+    for producer in answer[place.topic, place.partition].producers:
+        begin = walk.waiting.get(producer.producer_id)
+        if begin is not None and 0 <= producer.transaction_start_offset <= begin:
+            walk.mark_open(producer.producer_id)
 
 
 def _fetch(client: KafkaClient, place: PartitionEnds, offset: int, max_bytes: int) -> Fetched:

@@ -61,7 +61,7 @@ def read_described(connection: Connection, cluster: ClusterRow, rows: Sequence[I
     open_ids = [row.transactional_id for row in rows if row.state in states.OPEN]
     partitions = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
     log = coordinators(connection, cluster.id)
-    count = partition_count(log, (one.topic_partitions for one in log.values()))
+    count = partition_count(log, (log_partition_row.topic_partitions for log_partition_row in log.values()))
     found = []
     for row in rows:
         place, times_out_ms = row.partition, times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)

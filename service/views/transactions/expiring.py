@@ -74,8 +74,8 @@ def gone_ids(expired: Iterable[IdRow]) -> list[Gone]:
     """Returns the expired ids, the last expired first. More than SINGLE_IDS ids with one prefix become one row.
     `expired`: the last expired first."""
     by_prefix: dict[str, list[IdRow]] = {}
-    for one in expired:
-        by_prefix.setdefault(prefix_of(one.display), []).append(one)
+    for id_row in expired:
+        by_prefix.setdefault(prefix_of(id_row.display), []).append(id_row)
     found: list[Gone] = []
     for prefix, some in by_prefix.items():
         found += [Gone(some[0], prefix, len(some))] if len(some) > SINGLE_IDS else [Gone(one, None, 1) for one in some]

@@ -179,7 +179,7 @@ def answers(transitions: Iterable[Transition]) -> list[Answer]:
     if any(cause != CauseCode.EMPTY_ABORT for cause, _ in found):
         found = {key: some for key, some in found.items() if key[0] != CauseCode.EMPTY_ABORT}
     given = [_answer(cause, confidence, some) for (cause, confidence), some in found.items()]
-    return sorted(given, key=lambda one: -one.last_ms)
+    return sorted(given, key=lambda answer: -answer.last_ms)
 
 
 def is_abort(row: Transition) -> bool:

@@ -67,14 +67,18 @@ class Past(NamedTuple):
     def totals(self) -> dict[str, int]:
         """Returns the numbers of transactions that ended in the window, as `ends_of` does. Zeros are left out."""
         ends = [ends_of(minute) for minute in self.minutes]
-        totals = {word: sum(one[word] for one in ends) for word in (ends[0] if ends else ())}
+        totals = {word: sum(end[word] for end in ends) for word in (ends[0] if ends else ())}
         return {word: count for word, count in totals.items() if count}
 
     @property
     def inits_ms(self) -> list[int]:
         """Returns the times at which the id was initialised."""
         transitions = [row.transition for row in self.within]
-        return [one.at_ms for one in transitions if one.to_state == states.EMPTY and one.note != REPEATED]
+        return [
+            transition.at_ms
+            for transition in transitions
+            if transition.to_state == states.EMPTY and transition.note != REPEATED
+        ]
 
 
 def read_past(connection: Connection, newest: IdRow, from_ms: int, to_ms: int) -> Past:
@@ -184,9 +188,17 @@ def _without(sums: MinuteSums[int], own: Iterable[Transition]) -> MinuteSums[int
     """Returns the sums without the commits that have rows of their own. If one of these commits may have the longest
     open time, `open_max_ms` becomes 0, because the longest open time of the other commits is not known."""
     own = list(own)
-    ended = sum(one.to_state == states.COMPLETE_COMMIT for one in own)
-    opened = [one.duration_ms for one in own if one.duration_ms is not None and one.to_state in states.PREPARED]
-    marked = [one.marker_ms for one in own if one.marker_ms is not None and one.to_state in states.COMPLETE]
+    ended = sum(transition.to_state == states.COMPLETE_COMMIT for transition in own)
+    opened = [
+        transition.duration_ms
+        for transition in own
+        if transition.duration_ms is not None and transition.to_state in states.PREPARED
+    ]
+    marked = [
+        transition.marker_ms
+        for transition in own
+        if transition.marker_ms is not None and transition.to_state in states.COMPLETE
+    ]
     return sums._replace(
         commits=sums.commits - ended,
         opened=sums.opened - len(opened),
@@ -227,7 +239,7 @@ def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
     the phases of the last transaction that left rows. Returns an empty list if there is no such transaction. `rows`:
     newest first."""
     ordered = [row.transition for row in reversed(rows)]
-    ordered = [one for one in ordered if is_time(one.at_ms) and one.note != REPEATED]
+    ordered = [transition for transition in ordered if is_time(transition.at_ms) and transition.note != REPEATED]
     ends = [number for number, row in enumerate(ordered) if row.to_state in states.PREPARED | states.COMPLETE]
     if offset is not None:
         ends = [number for number in ends if ordered[number].offset == offset]

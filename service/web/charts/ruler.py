@@ -115,7 +115,7 @@ def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], 
     rows = _Rows(chosen)
     found = [_place(x, sorted(at[x], key=_weight), rows) for x in chosen]
     left_out = sum(len(some) for x, some in at.items() if x not in chosen)
-    used = max((one.level or 0 for one in found), default=0) + 1
+    used = max((mark.level or 0 for mark in found), default=0) + 1
     return tuple(sorted(found)), used, left_out
 
 
@@ -267,7 +267,7 @@ def draw(
     placed, levels, more = place_pins([(scale.x_of(pin.offset), pin) for pin in shown])
     return Ruler(
         blocks=_blocks(scale.pieces),
-        marks=tuple(Mark(one.middle, one.span.marker or "") for one in scale.pieces if one.span.kind == MARKER),
+        marks=tuple(Mark(piece.middle, piece.span.marker or "") for piece in scale.pieces if piece.span.kind == MARKER),
         breaks=scale.breaks,
         pins=placed,
         more_pins=more,
@@ -285,7 +285,7 @@ def _blocks(pieces: Sequence[Piece]) -> tuple[Block, ...]:
     """Returns the blocks with their labels. A label is in its block if it fits; else it is below the block if there is
     room. Labels of hanging spans are always below; a filler (`Piece.is_filler`) has no label below. Labels of hanging
     and open spans are placed first."""
-    drawn = [one for one in pieces if one.span.kind != MARKER]
+    drawn = [piece for piece in pieces if piece.span.kind != MARKER]
     labels: dict[int, tuple[Label, ...]] = {}
     taken: list[tuple[float, float]] = []
     for number in sorted(range(len(drawn)), key=lambda n: (drawn[n].span.kind not in SHOWN_FIRST, n)):

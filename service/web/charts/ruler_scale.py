@@ -123,8 +123,8 @@ def scaled(spans: Sequence[Span]) -> Scale:
     seen."""
     pieces = [Piece(span) for span in spans]
     scale = _scale(pieces)
-    while any(not one.is_broken and one.span.length * scale < one.least for one in pieces):
-        whole = [number for number, one in enumerate(pieces) if not one.is_broken]
+    while any(not piece.is_broken and piece.span.length * scale < piece.least for piece in pieces):
+        whole = [number for number, piece in enumerate(pieces) if not piece.is_broken]
         if len(whole) <= 1 or len(pieces) - len(whole) >= MOST_BROKEN:
             break
         longest = max(whole, key=lambda number: pieces[number].span.length)
@@ -136,8 +136,8 @@ def scaled(spans: Sequence[Span]) -> Scale:
 
 def _scale(pieces: Sequence[Piece]) -> float:
     """Returns the width of one offset, in percent."""
-    broken = sum(one.is_broken for one in pieces)
-    offsets = sum(one.span.length for one in pieces if not one.is_broken)
+    broken = sum(piece.is_broken for piece in pieces)
+    offsets = sum(piece.span.length for piece in pieces if not piece.is_broken)
     if not broken:
         return END / offsets
     return min(WIDEST_OFFSET, min(END - BROKEN * broken, TO_SCALE) / offsets)
@@ -149,9 +149,9 @@ def _placed(pieces: Sequence[Piece], scale: float) -> tuple[Piece, ...]:
     more = (END - drawn - BROKEN * len(broken)) / max(sum(one.weight for one in broken), 1)
     found = []
     x = 0.0
-    for one in pieces:
-        width = BROKEN + more * one.weight if one.is_broken else one.span.length * scale
-        found.append(one._replace(x=round(x, 2), width=round(width, 2)))
+    for piece in pieces:
+        width = BROKEN + more * piece.weight if piece.is_broken else piece.span.length * scale
+        found.append(piece._replace(x=round(x, 2), width=round(width, 2)))
         x += width
     return tuple(found)
 
@@ -159,12 +159,12 @@ def _placed(pieces: Sequence[Piece], scale: float) -> tuple[Piece, ...]:
 def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
     """Returns the places of the break marks: both ends of each broken-off piece, except at the ends of the log."""
     found = []
-    for number, one in enumerate(pieces):
-        if one.is_broken:
+    for number, piece in enumerate(pieces):
+        if piece.is_broken:
             if number > 0:
-                found.append(round(one.x + _INSIDE, 2))
+                found.append(round(piece.x + _INSIDE, 2))
             if number < len(pieces) - 1:
-                found.append(round(one.x + one.width - _INSIDE, 2))
+                found.append(round(piece.x + piece.width - _INSIDE, 2))
     return tuple(found)
 
 
@@ -213,7 +213,7 @@ def all_of(spans: Iterable[Span], log_start: int, lso: int, high_watermark: int)
     """Returns the spans in order and without holes, from the log start to the high watermark."""
     found: list[Span] = []
     at = log_start
-    for span in sorted(spans, key=lambda one: (one.first, one.next)):
+    for span in sorted(spans, key=lambda span: (span.first, span.next)):
         first, next_ = max(span.first, at), min(span.next, high_watermark)
         if next_ <= first:
             continue

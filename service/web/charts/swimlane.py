@@ -51,8 +51,8 @@ class Window(NamedTuple):
 
 
 WINDOWS: Final = {
-    one.word: one
-    for one in (
+    window.word: window
+    for window in (
         Window("15m", "15 m", 3 * _MINUTE_MS, 5, _MINUTE_MS),
         Window("1h", "1 h", 10 * _MINUTE_MS, 6, _MINUTE_MS),
         Window("24h", "24 h", 240 * _MINUTE_MS, 6, 10 * _MINUTE_MS),
@@ -172,15 +172,15 @@ def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple
     a routine rotation."""
     ordered = sorted(producers, key=lambda one: (one.first_seen_ms, one.last_seen_ms))
     bands = []
-    for number, one in enumerate(ordered):
+    for number, producer_row in enumerate(ordered):
         until_ms = ordered[number + 1].first_seen_ms if number + 1 < len(ordered) else now_ms
-        if until_ms < axis.from_ms or one.first_seen_ms > axis.to_ms:
+        if until_ms < axis.from_ms or producer_row.first_seen_ms > axis.to_ms:
             continue
         before = ordered[number - 1] if number else None
-        text = str(one.producer_id)
+        text = str(producer_row.producer_id)
         if before is not None and before.last_epoch >= _LAST_EPOCH:
             text += f": rotated, because {before.producer_id} had used up its epochs (routine, no fault)"
-        x = axis.x(one.first_seen_ms)
+        x = axis.x(producer_row.first_seen_ms)
         bands.append(Band(x, round(max(axis.x(until_ms) - x, 0.1), 3), text))
     return tuple(bands)
 

@@ -62,7 +62,9 @@ def get_applications(
 
 def _ordered(rows: list[ApplicationRow], sort: str) -> list[ApplicationRow]:
     if sort == "open":
-        return sorted(rows, key=lambda one: (one.oldest_open_ms or _NEVER_MS, one.name))
+        return sorted(
+            rows, key=lambda application_row: (application_row.oldest_open_ms or _NEVER_MS, application_row.name)
+        )
     return worst_first(rows) if sort == "failed" else rows
 
 
@@ -71,17 +73,17 @@ def get_application(request: Request, cluster: str, name: str) -> Response:
     """Returns the page of an application; 404 if the cluster has no application of this name."""
     with framed(request, cluster) as (connection, frame):
         row = known_application(connection, frame.cluster, name)
-        (one,) = see(connection, frame.cluster.id, [row], frame.standing)
-        return render("application.html", frame, page="applications", **_of_one(connection, frame, one))
+        (application,) = see(connection, frame.cluster.id, [row], frame.standing)
+        return render("application.html", frame, page="applications", **_of_one(connection, frame, application))
 
 
-def _of_one(connection: Connection, frame: Frame, one: SeenApplication) -> dict[str, Any]:
-    wrong = FindingSelection(statuses=frozenset({Status.CONFIRMED}), application=one.row.name)
+def _of_one(connection: Connection, frame: Frame, application: SeenApplication) -> dict[str, Any]:
+    wrong = FindingSelection(statuses=frozenset({Status.CONFIRMED}), application=application.row.name)
     found, _ = findings.read_page(connection, frame.cluster.id, wrong, None, FINDINGS_SHOWN)
     return {
-        "one": one,
-        "row": one.row,
-        "opened": [(row, open_since_ms(row)) for row in _open(connection, frame, one.row.name)],
+        "one": application,
+        "row": application.row,
+        "opened": [(row, open_since_ms(row)) for row in _open(connection, frame, application.row.name)],
         "opened_shown": OPEN_SHOWN,
         "findings": _gravest_first(found),
         "findings_count": findings.count(connection, frame.cluster.id, wrong),
@@ -97,4 +99,4 @@ def _open(connection: Connection, frame: Frame, name: str) -> tuple[IdRow, ...]:
 
 
 def _gravest_first(found: list[Finding]) -> list[Finding]:
-    return sorted(found, key=lambda one: one.severity.rank)
+    return sorted(found, key=lambda finding: finding.severity.rank)

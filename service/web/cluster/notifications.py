@@ -19,5 +19,5 @@ def show_notifications(app: App) -> Response:
     now_ms = app.now_ms()
     with app.store.read() as connection:
         found = read_receivers(connection)
-    found.sort(key=lambda one: (one.failing_since_ms is None, one.name))
+    found.sort(key=lambda receiver_state: (receiver_state.failing_since_ms is None, receiver_state.name))
     return render_bare("notifications.html", receivers=found, now=now_ms)

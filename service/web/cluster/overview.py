@@ -70,7 +70,7 @@ def get_landing(request: Request, app: App) -> Response:
     trouble: StoreError | None = None
     try:
         with app.store.read() as connection:
-            seen = [one for one in clusters.all_clusters(connection) if principal.sees(one.name)]
+            seen = [cluster for cluster in clusters.all_clusters(connection) if principal.sees(cluster.name)]
             listed = [_listed(connection, cluster, now_ms) for cluster in seen]
         unseen = {*filter(principal.sees, app.configured_clusters)} - {one.name for one in listed}
         listed = sorted(
@@ -127,12 +127,12 @@ def get_overview(request: Request, cluster: str) -> Response:
         chain = read_chain(connection, frame, [*hanging, *confirmed])
         lost = unacknowledged(confirmed, now_ms)
         verdict = judged(frame, hanging, chain, lost)
-        loud = [one for one in hanging if not is_muted(one, now_ms)]
+        loud = [finding for finding in hanging if not is_muted(finding, now_ms)]
         heads = [link for link in chain if link.relation == RelationKind.HANGING and not link.is_muted]
         top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
         others = other_findings([*hanging, *confirmed], chain, frame.name, now_ms)
-        stopped = {one.offset.group for link in chain for one in link.waiting if one.to_go is None}
-        will_stop = {one.offset.group for link in chain for one in link.waiting if one.to_go is not None}
+        stopped = {group.offset.group for link in chain for group in link.waiting if group.to_go is None}
+        will_stop = {group.offset.group for link in chain for group in link.waiting if group.to_go is not None}
         hour = read_last_hour(connection, frame)
         canary = read_health(connection, cluster_id, now_ms)
         oldest = transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
@@ -145,7 +145,7 @@ def get_overview(request: Request, cluster: str) -> Response:
             lost=lost[0] if lost else None,
             first=loud[0] if loud and not heads else None,
             beside=[link for link in chain if link is not top and not link.is_muted],
-            committed=sum(one.observation.decision == Decided.COMMIT for one in loud),
+            committed=sum(finding.observation.decision == Decided.COMMIT for finding in loud),
             muted=len(hanging) - len(loud),
             hanging_note=hanging_note(frame, len(hanging) - len(loud)),
             is_blind=is_blind(frame, verdict),
@@ -161,7 +161,7 @@ def get_overview(request: Request, cluster: str) -> Response:
             hour=hour,
             commits=None if hour is None else area(hour.commits, hour.missing),
             aborts=None if hour is None else stacked([*[{}] * hour.missing, *hour.aborts], _STYLES),
-            in_time=not any(one.kind == Kind.OVERDUE for one in confirmed),
+            in_time=not any(finding.kind == Kind.OVERDUE for finding in confirmed),
             silent=is_silent(frame),
             stopped=len(stopped),
             will_stop=len(will_stop - stopped),

@@ -87,14 +87,14 @@ def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers:
     `denied`: the findings about groups that cannot be judged."""
     bootstrap = bootstrap_of(brokers)
     by_reason: dict[Reason | None, list[Finding]] = {}
-    for one in denied:
-        by_reason.setdefault(one.observation.reason, []).append(one)
+    for finding in denied:
+        by_reason.setdefault(finding.observation.reason, []).append(finding)
     of_groups = [_row_of_groups(some, reason, bootstrap) for reason, some in by_reason.items()]
     return [_row(one, bootstrap) for one in unknown] + of_groups
 
 
 def _row_of_groups(denied: Sequence[Finding], reason: Reason | None, bootstrap: str | None) -> UnknownRow:
-    names = sorted(one.subject.group or "" for one in denied)
+    names = sorted(finding.subject.group or "" for finding in denied)
     grant = grant_of_groups(denied)
     is_one = len(names) == 1
     kind = "consumer group" if reason is None else "share group"
@@ -180,8 +180,8 @@ def get_pipeline(request: Request, cluster: str) -> Response:
             sources=[*sources, *others],
             counts=counts,
             cells=[
-                _cell(one, rejects.get((SourceName.TRANSACTION_LOG, one.log.partition), 0), now_ms)
-                for one in coordinators
+                _cell(coordinator, rejects.get((SourceName.TRANSACTION_LOG, coordinator.log.partition), 0), now_ms)
+                for coordinator in coordinators
             ],
             rejects=rejects_since(connection, cluster_id, since_ms),
             rejected=sum(rejects.values()),
@@ -206,17 +206,17 @@ def _limit_text(name: str, value: str) -> str:
     return words.duration(int(value)) if name.endswith(".ms") and value.isdecimal() else value
 
 
-def _cell(one: Coordinator, rejects: int, now_ms: int) -> Cell:
+def _cell(coordinator: Coordinator, rejects: int, now_ms: int) -> Cell:
     """Returns the cell, which shows the worst known problem of the partition."""
-    if one.log.leader < 0:
-        return Cell(one, "no leader", "is-bad")
+    if coordinator.log.leader < 0:
+        return Cell(coordinator, "no leader", "is-bad")
     if rejects:
-        return Cell(one, f"{rejects:,} raw", "is-bad")
-    if now_ms - one.log.end_asked_at_ms > COVERED_WITHIN_MS:
-        return Cell(one, "not read", "is-late")
-    if one.log.lag:
-        return Cell(one, f"lag {words.about(one.log.lag)}", "is-late")
-    return Cell(one, f"b{one.log.leader}", "")
+        return Cell(coordinator, f"{rejects:,} raw", "is-bad")
+    if now_ms - coordinator.log.end_asked_at_ms > COVERED_WITHIN_MS:
+        return Cell(coordinator, "not read", "is-late")
+    if coordinator.log.lag:
+        return Cell(coordinator, f"lag {words.about(coordinator.log.lag)}", "is-late")
+    return Cell(coordinator, f"b{coordinator.log.leader}", "")
 
 
 TRUSTED = "trusted"

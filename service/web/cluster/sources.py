@@ -101,29 +101,29 @@ def source_rows(
         rejected[source] += number
     found = [
         _row(one, stalls.get(one.source), rates[one.source], rejected[one.source], now_ms)
-        for one in sorted(sources, key=lambda one: (one.source != SourceName.TRANSACTION_LOG, one.source))
+        for one in sorted(sources, key=lambda source: (source.source != SourceName.TRANSACTION_LOG, source.source))
     ]
     if all(row.source != SourceName.PARTITIONS for row in found):
         found.append(SourceRow(SourceName.PARTITIONS, _STATES[NEVER], None, "unknown"))
     return found
 
 
-def _row(one: Source, stall: Stall | None, rate: float, rejects: int, now_ms: int) -> SourceRow:
-    state, counts, is_read = _STATES[Freshness(now_ms, one.as_of_ms).word], one.coverage, one.lag is not None
-    if one.error is not None and state.tone == "ok":
+def _row(source: Source, stall: Stall | None, rate: float, rejects: int, now_ms: int) -> SourceRow:
+    state, counts, is_read = _STATES[Freshness(now_ms, source.as_of_ms).word], source.coverage, source.lag is not None
+    if source.error is not None and state.tone == "ok":
         state = State("warning", "failing", "warning")
-    elif state.tone == "ok" and one.lag and not one.caught_up:
+    elif state.tone == "ok" and source.lag and not source.caught_up:
         state = State("warning", "behind", "clock")
     covered = f"{counts.judged:,} of {words.plural(counts.watched, 'partition')}"
     return SourceRow(
-        one.source,
+        source.source,
         state,
-        one.as_of_ms,
-        "unknown" if one.as_of_ms is None else covered,
-        one.lag,
+        source.as_of_ms,
+        "unknown" if source.as_of_ms is None else covered,
+        source.lag,
         words.rate(rate) if is_read else None,
         rejects if is_read else None,
-        one.stalled_why or text_of(one.error) or counts.why,
+        source.stalled_why or text_of(source.error) or counts.why,
         stall,
     )
 

@@ -89,9 +89,9 @@ def get_findings(
         selection = findings.named(connection, frame.cluster.id, selection)
         query = _query(selection)
         page, after = _page(connection, frame, selection, cursor)
-        rows = [_row(one) for one in page]
+        rows = [_row(finding) for finding in page]
         is_plain = selection == FindingSelection(statuses=frozenset({Status.CONFIRMED})) and cursor is None
-        ended = [one for one in rows if not one.finding.is_open]
+        ended = [row for row in rows if not row.finding.is_open]
         all_ended = len(ended)
         if is_plain:
             ended, all_ended = _lately(connection, frame)
@@ -99,7 +99,7 @@ def get_findings(
             "findings.html",
             frame,
             page="findings",
-            rows=sorted((one for one in rows if one.finding.is_open), key=lambda row: _worst_first(row, frame.now_ms)),
+            rows=sorted((row for row in rows if row.finding.is_open), key=lambda row: _worst_first(row, frame.now_ms)),
             ended=ended,
             all_ended=all_ended,
             is_plain=is_plain,
@@ -134,7 +134,7 @@ def _page(
     filters = ("page", frame.name, *(sorted(one) if isinstance(one, frozenset) else one for one in selection))
     wanted = selection.severities or frozenset(Severity)
     is_over = selection.statuses == {Status.RESOLVED}
-    walks = [wanted] if is_over else [frozenset({one}) for one in Severity if one in wanted]
+    walks = [wanted] if is_over else [frozenset({severity}) for severity in Severity if severity in wanted]
     begin, place = read_place(_PLACE, cursor, *filters) or (0, None)
     after = None if place is None else FindingCursor(*place)
     found: list[Finding] = []
@@ -160,12 +160,12 @@ def _lately(connection: Connection, frame: Frame) -> tuple[list[Row], int]:
     the last resolved first, and the number of all."""
     cluster_id, since_ms = frame.cluster.id, frame.now_ms - _DAY_MS
     newest = findings.resolved_last(connection, cluster_id, since_ms, RESOLVED_SHOWN)
-    return [_row(one) for one in newest], findings.count_resolved(connection, cluster_id, since_ms)
+    return [_row(finding) for finding in newest], findings.count_resolved(connection, cluster_id, since_ms)
 
 
-def _row(one: Finding) -> Row:
-    heal, ended = (outlook_of_finding(one), "") if one.is_open else (None, how_it_ended(one))
-    return Row(one, story_of(one).title, heal, ended)
+def _row(finding: Finding) -> Row:
+    heal, ended = (outlook_of_finding(finding), "") if finding.is_open else (None, how_it_ended(finding))
+    return Row(finding, story_of(finding).title, heal, ended)
 
 
 def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
@@ -183,8 +183,8 @@ def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
 
 def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
     counts = dict.fromkeys(Status, 0)
-    for one in frame.seen.counts:
-        counts[one.status] += one.findings
+    for count in frame.seen.counts:
+        counts[count.status] += count.findings
     query = _query(selection)
     found = []
     for text, chosen in (
@@ -195,7 +195,7 @@ def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
     ):
         named = None if chosen == {Status.CONFIRMED} else sorted(chosen)
         href = page_of(frame.name, "findings", **query | {"status": named})
-        number = sum(counts[one] for one in chosen) if len(chosen) == 1 else None
+        number = sum(counts[status] for status in chosen) if len(chosen) == 1 else None
         found.append(Chip(text, number, href, selection.statuses == chosen))
     return found
 

@@ -71,7 +71,9 @@ def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_
         held_read=HELD_READ,
         place=_place_of(finding),
         about=about(finding, frame.name),
-        evidence=[_line(one, frame.name) for one in sorted(finding.observation.evidence, key=lambda one: one.at_ms)],
+        evidence=[
+            _line(one, frame.name) for one in sorted(finding.observation.evidence, key=lambda evidence: evidence.at_ms)
+        ],
         unwatched_groups=() if where.groups else finding.observation.blocked_groups,
     )
 
@@ -81,10 +83,10 @@ def _place_of(finding: Finding) -> str | None:
     return None if subject.topic is None or subject.partition is None else f"{subject.topic}-{subject.partition}"
 
 
-def _line(one: Evidence, cluster: str) -> Line:
-    if not isinstance(one.source, LogPlace) or one.source.topic == TOPIC:
-        return Line(one, None)
-    return Line(one, partition_page(cluster, *one.source))
+def _line(evidence: Evidence, cluster: str) -> Line:
+    if not isinstance(evidence.source, LogPlace) or evidence.source.topic == TOPIC:
+        return Line(evidence, None)
+    return Line(evidence, partition_page(cluster, *evidence.source))
 
 
 def _grant(finding: Finding) -> Grant | None:
@@ -123,10 +125,10 @@ def _age(finding: Finding, where: Where, now_ms: int, tone: str) -> Fact:
 
 
 def _waiting(finding: Finding, where: Where) -> list[Fact]:
-    blocked = [one for one in where.groups if one.is_blocked]
+    blocked = [group for group in where.groups if group.is_blocked]
     if blocked:
-        names = len({one.offset.group for one in blocked})
-        later = names - len({one.offset.group for one in blocked if one.to_go is None})
+        names = len({group.offset.group for group in blocked})
+        later = names - len({group.offset.group for group in blocked if group.to_go is None})
         text = "judged by their progress" + f"; {later} may stop later" * bool(later)
         return [Fact("Groups waiting", words.plural(names, "group"), text)]
     if finding.observation.blocked_groups:

@@ -74,7 +74,7 @@ def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Fin
     places = listed.get(subject.transactional_id, [])
     held = _held(connection, cluster_id, places, victims, subject.transactional_id)
     behind = {one.judged.row.topic_partition for one in held}
-    groups = waiting_first(one for one in victims if one.stalled_partition in behind)
+    groups = waiting_first(victim for victim in victims if victim.stalled_partition in behind)
     return Where(groups=tuple(groups), held=held, listed=len(places), row=row)
 
 
@@ -91,11 +91,11 @@ def _at(
         return Where()
     (judged,) = judge(connection, cluster_id, [row])
     if finding.kind == Kind.BLOCKED_GROUP:
-        own = [one for one in victims if one.key == (finding.subject.group, *place)]
+        own = [victim for victim in victims if victim.key == (finding.subject.group, *place)]
     else:
-        own = [one for one in victims if one.stalled_partition == place]
+        own = [victim for victim in victims if victim.stalled_partition == place]
         if (producer_id := finding.subject.producer_id) is not None:
-            own = [one for one in own if one.waits_for_producer_id in (None, producer_id)]
+            own = [group for group in own if group.waits_for_producer_id in (None, producer_id)]
     ruler = ruler_of(judged, victims, cluster)
     return Where(judged, ruler, tuple(waiting_first(own)))
 
@@ -112,7 +112,7 @@ def _held(
     found = []
     for judged in judge(connection, cluster_id, standing):
         place, owner = judged.row.topic_partition, judged.owner
-        waiting = {one.offset.group for one in victims if one.stalled_partition == place and one.is_blocked}
+        waiting = {victim.offset.group for victim in victims if victim.stalled_partition == place and victim.is_blocked}
         is_its_own = owner is not None and owner.transactional_id == id_
         found.append(Held(judged, tuple(sorted(waiting)), is_its_own))
     return tuple(found)

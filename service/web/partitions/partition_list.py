@@ -142,4 +142,7 @@ def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
     groups wait. Reads at most _GAPS_READ coverage gaps, the last opened first."""
     gaps = FindingSelection(kinds=frozenset({Kind.COVERAGE_GAP}), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
-    return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")
+    return sorted(
+        (finding for finding in found if finding.subject.group is not None),
+        key=lambda finding: finding.subject.group or "",
+    )

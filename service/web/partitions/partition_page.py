@@ -56,27 +56,27 @@ def ruler_of(judged: JudgedPartition, affected: Iterable[AffectedGroup], cluster
     row = judged.row
     if row.answered_at_ms is None:
         return None
-    ends = [*(one.entry.start_offset for one in judged.entries[1:]), row.high_watermark]
-    spans = [_span(one, row.log_start, end, cluster) for one, end in zip(judged.entries, ends, strict=False)]
-    here = [one for one in affected if one.offset.topic_partition == row.topic_partition]
-    pins = [_pin(one, one.committed) for one in here if one.committed is not None]
+    ends = [*(entry.entry.start_offset for entry in judged.entries[1:]), row.high_watermark]
+    spans = [_span(entry, row.log_start, end, cluster) for entry, end in zip(judged.entries, ends, strict=False)]
+    here = [group for group in affected if group.offset.topic_partition == row.topic_partition]
+    pins = [_pin(group, group.committed) for group in here if group.committed is not None]
     return draw(row.log_start, row.last_stable_offset, row.high_watermark, spans, pins)
 
 
-def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
+def _span(judged_entry: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
     """Returns the span of an open entry. Only the first offset of the span is known to belong to the entry: the entry's
     other records may lie among those of other producers."""
-    entry, owner = one.entry, one.relation.owner
+    entry, owner = judged_entry.entry, judged_entry.relation.owner
     first = max(entry.start_offset, log_start)
     return Span(
         first=first,
         next=max(min(first + max(entry.records or 1, 1), end), first + 1),
-        kind=HANGING if one.relation.kind == RelationKind.HANGING else OPEN,
+        kind=HANGING if judged_entry.relation.kind == RelationKind.HANGING else OPEN,
         who=f"producer id {entry.producer_id}" if owner is None else display_id(owner.transactional_id),
-        word=RELATION_WORDS[one.relation.kind],
+        word=RELATION_WORDS[judged_entry.relation.kind],
         size="" if entry.records is None else words.plural(entry.records, "record"),
         href=None if owner is None else transaction_page(cluster, owner.transactional_id),
-        ended="never" if one.relation.kind == RelationKind.HANGING else "not yet",
+        ended="never" if judged_entry.relation.kind == RelationKind.HANGING else "not yet",
         begins=True,
     )
 
@@ -91,12 +91,12 @@ _PINS: Final = {
 _BY_PROGRESS: Final = (GroupRelation.STOPPED, GroupRelation.READS_UNCOMMITTED)
 
 
-def _pin(one: AffectedGroup, offset: int) -> Pin:
-    if one.to_go is not None:
-        return Pin(offset, one.offset.group, SOON, f"will probably stop, {words.plural(one.to_go, 'offset')} to go")
-    kind, note = _PINS[one.relation]
-    is_guess = one.relation in _BY_PROGRESS and one.confidence == Confidence.LIKELY
-    return Pin(offset, one.offset.group, kind, f"probably {note}" if is_guess else note)
+def _pin(group: AffectedGroup, offset: int) -> Pin:
+    if group.to_go is not None:
+        return Pin(offset, group.offset.group, SOON, f"will probably stop, {words.plural(group.to_go, 'offset')} to go")
+    kind, note = _PINS[group.relation]
+    is_guess = group.relation in _BY_PROGRESS and group.confidence == Confidence.LIKELY
+    return Pin(offset, group.offset.group, kind, f"probably {note}" if is_guess else note)
 
 
 FINDINGS_SHOWN: Final = 20
@@ -179,7 +179,7 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
     findings, _ = read_findings.read_page(
         connection, frame.cluster.id, FindingSelection(topic=topic, partition=partition), None, FINDINGS_SHOWN
     )
-    here = [one for one in affected if place in (one.offset.topic_partition, one.stalled_partition)]
+    here = [group for group in affected if place in (group.offset.topic_partition, group.stalled_partition)]
     ruler = None if link is None else ruler_of(judged, affected, frame.name)
     return _Seen(judged, link, waiting_first(here), findings, ruler)
 

@@ -105,7 +105,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {one.__name__: one for one in (*_OF_TIMES, *_OF_NUMBERS, words.place)}
     environment.filters |= {"breakable": breakable, "display_id": display_id, "mini": mini_of}
-    environment.globals |= {one.__name__: one for one in _ADDRESSES}
+    environment.globals |= {address.__name__: address for address in _ADDRESSES}
     return environment
 
 

@@ -235,7 +235,9 @@ def get_transactions(
             connection, frame.cluster.id, filters.selection(as_of_ms), filters.sort, after, SHOWN
         )
         ids = read_described(connection, frame.cluster, page.rows)
-        blocking = read_blocking(connection, frame.cluster.id, {place for one in ids for place in one.partitions})
+        blocking = read_blocking(
+            connection, frame.cluster.id, {place for transactional_id in ids for place in transactional_id.partitions}
+        )
         following = None
         if page.after is not None:
             token = write_cursor(page.after, frame.name, *filters.key)
@@ -275,8 +277,8 @@ def _listed(
     ended = ended_since(connection, frame.cluster.id, keys, frame.now_ms - _HOUR_MS) if ids else {}
     log = known_log_at(connection, frame.cluster.id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
     found = []
-    for one in ids:
-        row, key = one.row, id_key(one.row.transactional_id)
+    for transactional_id in ids:
+        row, key = transactional_id.row, id_key(transactional_id.row.transactional_id)
         hanging = tuple(blocking.hanging.get(key, ()))
         outcome, confidence = last_outcome(row)
         listed = Listed(
@@ -285,7 +287,7 @@ def _listed(
             tone="critical" if hanging else "warning" if is_late(row, log) else "",
             open_since_ms=open_since_ms(row),
             next=next_step(row, log, frame.now_ms),
-            places=tuple(f"{topic}-{partition}" for topic, partition in one.partitions),
+            places=tuple(f"{topic}-{partition}" for topic, partition in transactional_id.partitions),
             hanging=hanging,
             blocks=tuple(blocking.groups.get(key, ())) if row.state in states.OPEN else (),
             outcome=outcome,

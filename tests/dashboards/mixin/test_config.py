@@ -75,7 +75,7 @@ def test_alerts_can_be_changed_and_left_out_by_name_and_severity(tmp_path: Path)
         }
     )
     write(tmp_path, rendered)
-    before = {json.dumps(one, sort_keys=True) for one in ALERTS}
+    before = {json.dumps(alert, sort_keys=True) for alert in ALERTS}
     changed = [one for one in alerts_of(rendered) if json.dumps(one, sort_keys=True) not in before]
     assert [(one["alert"], one["labels"]["severity"], one["for"], one.get("keep_firing_for")) for one in changed] == [
         ("KafkaTransactionOverdue", "info", "7m", "9m"),

@@ -59,7 +59,7 @@ def test_every_panel_shows_what_its_queries_answer(file: str) -> None:
 
 def test_a_heatmap_shows_single_buckets_instead_of_cumulative_ones() -> None:
     (density, *_) = (
-        one for one in drawing(load("overview.json"), answer, {}, SPAN)["panels"] if one["type"] == "heatmap"
+        panel for panel in drawing(load("overview.json"), answer, {}, SPAN)["panels"] if panel["type"] == "heatmap"
     )
     assert [(one["name"], one["points"][1]) for one in density["shown"]] == [
         ("0.1", [STEP_S, 2.0]),

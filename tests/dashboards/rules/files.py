@@ -28,7 +28,7 @@ def load(path: Path) -> Any:
 COMMITTED: Final[dict[str, Any]] = load(FOLDER / RULES)
 WRAPPED: Final[dict[str, Any]] = load(FOLDER / PROMETHEUS_RULE)
 ALERTS: Final[list[dict[str, Any]]] = [r for g in COMMITTED["groups"] for r in g["rules"] if "alert" in r]
-NAMES: Final = sorted({one["alert"] for one in ALERTS})
+NAMES: Final = sorted({alert["alert"] for alert in ALERTS})
 EXPRESSIONS: Final[list[str]] = [rule["expr"] for group in COMMITTED["groups"] for rule in group["rules"]]
 
 

@@ -51,7 +51,7 @@ def test_an_outage_mutes_dependent_alerts_but_no_hanging_transaction(alerts: str
 
 
 def _muted(url: str) -> set[tuple[str, str]]:
-    return {_key(one["labels"]) for one in _alerts(url) if one["status"]["inhibitedBy"]}
+    return {_key(alert["labels"]) for alert in _alerts(url) if alert["status"]["inhibitedBy"]}
 
 
 def _alerts(url: str) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def _key(labels: dict[str, str]) -> tuple[str, str]:
 def test_a_page_for_several_alerts_has_a_summary_and_a_link(tmp_path: Path) -> None:
     """Alertmanager omits an annotation from `CommonAnnotations` if it differs among the alerts of a group. PagerDuty
     refuses an event without a summary. For this reason, nobody was paged when two sources had stalled together."""
-    (paged,) = (one for one in load(ALERTMANAGER)["receivers"] if one["name"] == "page")
+    (paged,) = (receiver for receiver in load(ALERTMANAGER)["receivers"] if receiver["name"] == "page")
     (page,) = paged["pagerduty_configs"]
     alerts = [
         {

@@ -20,7 +20,7 @@ from tests.dashboards.rules.files import ALERTS, COMMITTED, NAMES, TESTS, accept
 from tests.helpers.paths import ROOT
 
 BOARDS = {json.loads(path.read_text("utf-8"))["uid"] for path in (ROOT / "dashboards" / "grafana").glob("*.json")}
-HANGING = [one for one in ALERTS if one["alert"] == hanging.NAME]
+HANGING = [alert for alert in ALERTS if alert["alert"] == hanging.NAME]
 
 
 @pytest.fixture(params=ALERTS, ids=lambda one: f"{one['alert']}-{one['labels']['severity']}")
@@ -68,7 +68,7 @@ def test_an_alert_about_data_names_its_source() -> None:
     """An alert with the label of a source is muted while the data of that source are stale. Alerts about hanging, lost
     or torn transactions have no such label: a transaction stays hanging, lost or torn even if nothing is read."""
     stays = {hanging.NAME, transactions.LOST.name, transactions.TORN.name}
-    rests_on_none = {*stays, *(one["alert"] for one in ALERTS if one["alert"].startswith("KafkaTxn"))}
+    rests_on_none = {*stays, *(alert["alert"] for alert in ALERTS if alert["alert"].startswith("KafkaTxn"))}
     for one in ALERTS:
         if one["alert"] not in rests_on_none:
             assert one["labels"]["source"] in ("transaction_state", "partitions"), one["alert"]
@@ -86,13 +86,13 @@ def test_promtool_tests_of_the_rules_pass(path: Path) -> None:
 
 
 def test_every_alert_fires_in_a_test() -> None:
-    fires = Counter(one.name for one in expectations() if one.alerts)
+    fires = Counter(expectation.name for expectation in expectations() if expectation.alerts)
     assert sorted(fires) == NAMES
 
 
 def test_every_alert_has_a_test_in_which_it_does_not_fire() -> None:
     """The alert that always fires is exempt."""
-    silent = Counter(one.name for one in expectations() if not one.alerts)
+    silent = Counter(expectation.name for expectation in expectations() if not expectation.alerts)
     assert sorted({*silent, WATCHDOG.name}) == NAMES
 
 

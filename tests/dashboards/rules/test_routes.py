@@ -37,8 +37,8 @@ def mutes(source: Mapping[str, str], target: Mapping[str, str]) -> bool:
     """Returns whether `source`, while it fires, mutes `target`. Like Alertmanager, treats a label that both alerts lack
     as equal."""
     return any(
-        all(matches(source, one) for one in rule["source_matchers"])
-        and all(matches(target, one) for one in rule["target_matchers"])
+        all(matches(source, source_matcher) for source_matcher in rule["source_matchers"])
+        and all(matches(target, target_matcher) for target_matcher in rule["target_matchers"])
         and all(source.get(label, "") == target.get(label, "") for label in rule.get("equal", ()))
         for rule in CONFIG["inhibit_rules"]
     )

@@ -23,7 +23,7 @@ def made(folder: Path, *options: str) -> list[dict[str, Any]]:
     """Returns the rules that the generator makes with these options. Asserts that promtool accepts them."""
     assert main([*options, "--out", str(folder)]) == 0
     accepts("promtool", "check", "rules", "--lint=all", "--lint-fatal", folder / RULES)
-    return [one for group in yaml.safe_load((folder / RULES).read_text("utf-8"))["groups"] for one in group["rules"]]
+    return [rule for group in yaml.safe_load((folder / RULES).read_text("utf-8"))["groups"] for rule in group["rules"]]
 
 
 def test_matchers_and_labels_reach_every_selector_and_grouping(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_the_pattern_of_scrape_jobs_is_the_given_one(tmp_path: Path) -> None:
 def test_every_alert_has_the_labels_of_the_environment(tmp_path: Path) -> None:
     alerts = [one for one in made(tmp_path, "--label", "env=prod", "--label", "team=a b") if "alert" in one]
     assert alerts
-    assert all({"env": "prod", "team": "a b"}.items() <= one["labels"].items() for one in alerts)
-    assert all(one["labels"]["service"] == "txnscope" for one in alerts)
+    assert all({"env": "prod", "team": "a b"}.items() <= alert["labels"].items() for alert in alerts)
+    assert all(alert["labels"]["service"] == "txnscope" for alert in alerts)
 
 
 @pytest.mark.parametrize(

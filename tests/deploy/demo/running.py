@@ -71,7 +71,7 @@ class Demo:
     def leftovers(self) -> list[str]:
         ports = [port for port in self.ports if not is_free(port)]
         files = [path.name for path in self.scratch.iterdir()]
-        return [f"port {port}" for port in ports] + files + [command_of(one) for one in self.processes()]
+        return [f"port {port}" for port in ports] + files + [command_of(process) for process in self.processes()]
 
     def kill(self) -> None:
         send(signal.SIGKILL, self.processes())

@@ -196,8 +196,10 @@ def test_a_demo_that_is_ended_while_it_starts_leaves_no_process(
 def test_a_dead_broker_is_named_with_the_end_of_its_log(start: Callable[..., Demo]) -> None:
     demo = start()
     demo.read_until("ready after")
-    commands = {one: command_of(one) for one in demo.processes()}
-    (broker,) = (one for one, it in commands.items() if "kafka.Kafka" in it and "deploy.demo.child_process" not in it)
+    commands = {process: command_of(process) for process in demo.processes()}
+    (broker,) = (
+        process for process, it in commands.items() if "kafka.Kafka" in it and "deploy.demo.child_process" not in it
+    )
     broker.kill()
     assert demo.end() == 3
     assert "demo: the Kafka broker ended with code 137; its log ends:\n" in demo.said

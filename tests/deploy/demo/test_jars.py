@@ -39,10 +39,10 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_two_concurrent_fetches_download_the_pinned_jars_once(downloads: list[Path]) -> None:
     assert not jars.is_cached("9.9")
     both = [threading.Thread(target=jars.fetch, args=("9.9",)) for _ in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
     assert jars.is_cached("9.9")
     assert {jar.name for jar in jars.fetch("9.9").iterdir()} == CONTENT.keys()
     assert len(downloads) == 1

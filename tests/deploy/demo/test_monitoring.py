@@ -59,7 +59,9 @@ def test_every_receiver_is_the_webhook_and_routes_are_those_of_the_example() -> 
     assert {key: ours[key] for key in ("route", "inhibit_rules")} == {
         key: example[key] for key in ("route", "inhibit_rules")
     }
-    sent = {one["name"]: [to["url"] for to in one.get("webhook_configs", ())] for one in ours["receivers"]}
+    sent = {
+        receiver["name"]: [to["url"] for to in receiver.get("webhook_configs", ())] for receiver in ours["receivers"]
+    }
     webhook = ["http://127.0.0.1:1/"]
     assert sent == {"page": webhook, "ticket": webhook, "heartbeat": [], "nobody": []}
 
@@ -104,7 +106,7 @@ def test_prometheus_runs_the_shipped_rules_and_alerts_reach_the_webhook(
     monitoring: Monitoring, notices: list[Notice], tmp_path: Path
 ) -> None:
     groups = get_json(f"{monitoring.prometheus}/api/v1/rules")["data"]["groups"]
-    assert {rule["name"] for group in groups for rule in group["rules"]} >= {one.name for one in alerts()}
+    assert {rule["name"] for group in groups for rule in group["rules"]} >= {alert.name for alert in alerts()}
     text = (tmp_path / "rules" / RULES).read_text()
     assert "page_url: http://127.0.0.1:8080" not in text, "hyperlinks must have the address of the txnscope of the demo"
     (active,) = wait_for(
@@ -140,8 +142,8 @@ def _programs(directory: Path, *names: str) -> None:
 def _process_of(argument: str) -> psutil.Process:
     """Returns the process that was started with this argument. Its keeper process, which has the same argument, does
     not count."""
-    commands = {one: command_of(one) for one in all_processes()}
-    (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.child_process" not in it)
+    commands = {process: command_of(process) for process in all_processes()}
+    (found,) = (process for process, it in commands.items() if argument in it and "deploy.demo.child_process" not in it)
     return found
 
 

@@ -62,7 +62,8 @@ def test_the_demo_waits_for_every_printed_address() -> None:
 
 def test_the_tour_has_the_addresses_of_the_monitoring_if_it_runs() -> None:
     without, full = (
-        tour.text(Options(monitoring_ports=one), [SHOP], FINDING, KEY) for one in (None, MonitoringPorts(1234, 2345))
+        tour.text(Options(monitoring_ports=ports), [SHOP], FINDING, KEY)
+        for ports in (None, MonitoringPorts(1234, 2345))
     )
     added = [url for url in addresses(full) if url not in addresses(without)]
     assert added == [
@@ -78,8 +79,8 @@ def test_every_command_can_be_pasted() -> None:
         said = tour.text(options, [SHOP], FINDING, KEY)
         lines = [shlex.split(line) for line in said.splitlines() if re.match(r"  \S*txnscope ", line)]
         flags = [parse(line[1:]) for line in lines]
-        assert [one.command.name for one in flags][-1] == "resolve"
-        assert {one.cluster for one in flags} == {"demo"}
-        assert {one.url for one in flags} == {None if options == Options() else "http://127.0.0.1:1234"}
+        assert [flag.command.name for flag in flags][-1] == "resolve"
+        assert {flag.cluster for flag in flags} == {"demo"}
+        assert {flag.url for flag in flags} == {None if options == Options() else "http://127.0.0.1:1234"}
         assert (flags[-1].operator_key_file, flags[-1].finding, flags[-1].execute) == (str(KEY), FINDING, True)
         assert flags[1].id == "shop/eu 1"

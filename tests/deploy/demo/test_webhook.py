@@ -56,7 +56,7 @@ def test_a_notification_is_one_line_once() -> None:
         for event in ("opened", "confirmed", "resolved"):
             content = json.dumps({"event": event, "finding": finding, "link": LINK}).encode()
             assert post(webhook.url, content) == 200
-    assert [one.line for one in reported] == [
+    assert [notice.line for notice in reported] == [
         f"{status:<8}  hanging_transaction (critical): pay hangs  {LINK}" for status in ("notified", "ended")
     ]
 
@@ -70,7 +70,7 @@ def test_the_webhook_prints_each_change_once() -> None:
         webhook.receive(body(alert(), alert(fingerprint="b", summary="Another one")))
         webhook.receive(body(alert("resolved"), alert(fingerprint="b", summary="Another one")))
         webhook.receive(body(alert()))
-    assert [(one.status, one.summary) for one in reported] == [
+    assert [(notice.status, notice.summary) for notice in reported] == [
         ("firing", "A transaction hangs"),
         ("firing", "Another one"),
         ("resolved", "A transaction hangs"),

@@ -55,7 +55,7 @@ def rendered(example: str, *more: str) -> list[Manifest]:
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
-    return [one for one in manifests if one["kind"] == kind]
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
 
 
 def component(manifest: Manifest) -> str:

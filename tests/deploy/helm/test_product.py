@@ -139,7 +139,7 @@ def test_the_service_and_each_job_can_use_their_settings(
     ((_, pod),) = deployed(example, "service")
     service = settings_of(manifests, pod, monkeypatch, tmp_path)
     check_exposure(service)
-    watched = {one.cluster: one for one in service.of_each_cluster()}
+    watched = {settings.cluster: settings for settings in service.of_each_cluster()}
     jobs = [settings_of(manifests, pod, monkeypatch, tmp_path) for _, pod in deployed(example, "job")]
     assert [job.cluster for job in jobs] == list(watched)
     for job in jobs:
@@ -154,7 +154,7 @@ def test_the_settings_of_the_examples_reach_the_service(monkeypatch: pytest.Monk
     ((_, pod),) = deployed("several-clusters", "service")
     settings = settings_of(rendered("several-clusters"), pod, monkeypatch, tmp_path)
     assert settings.url == "https://txnscope.example.org"
-    assert [one.name for one in settings.notify] == ["pager"]
+    assert [table.name for table in settings.notify] == ["pager"]
     assert list(settings.operators) == ["ann"]
     assert settings.auth.is_on
     orders = settings.of_each_cluster()[0]
@@ -273,7 +273,7 @@ def test_the_canary_of_an_example_has_what_it_needs(monkeypatch: pytest.MonkeyPa
     settings = settings_of(rendered("several-clusters"), pod, monkeypatch, tmp_path)
     login = tmp_path / "client.properties"
     login.write_text("security.protocol=PLAINTEXT\n")
-    clusters = tuple(one.model_copy(update={"kafka_config": login}) for one in settings.clusters)
+    clusters = tuple(cluster.model_copy(update={"kafka_config": login}) for cluster in settings.clusters)
     plans = canary_plans(settings.model_copy(update={"clusters": clusters}), needs_library=False)
     assert len(plans) == 1
 

@@ -126,7 +126,7 @@ def test_the_files_have_their_revision_and_their_checksums(root: Path) -> None:
     assert zipfile.ZipFile(wheel).read("service/revision.txt").decode() == f"{made.commit}\n"
     assert (made.folder / "NOTES.md").read_text() == "- A thing.\n"
     sbom = json.loads((made.folder / "txnscope-1.0.0rc1.cdx.json").read_text())
-    assert [(one["name"], one["version"]) for one in sbom["components"]] == [("a-package", "1.2")]
+    assert [(component["name"], component["version"]) for component in sbom["components"]] == [("a-package", "1.2")]
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=made.folder, check=True, capture_output=True)
     listed = {line.split()[1] for line in (made.folder / "SHA256SUMS").read_text().splitlines()}
     assert listed | {"SHA256SUMS"} == {file.name for file in made.folder.iterdir()}

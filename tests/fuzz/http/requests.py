@@ -154,7 +154,7 @@ def _more_headers(rng: Random, request: Request) -> Request:
 
 
 def _fewer_headers(rng: Random, request: Request) -> Request:
-    return request._replace(headers=tuple(one for one in request.headers if rng.random() < 0.5))
+    return request._replace(headers=tuple(header for header in request.headers if rng.random() < 0.5))
 
 
 _DAMAGES: Final[tuple[Callable[[Random, Request], Request], ...]] = (

@@ -33,7 +33,7 @@ def facts_of(decision: str | None, producer_id: int, epoch: int, start_offset: i
     records += [_record(i, state, producer_id, epoch + 1, at_ms) for i, state in enumerate(states, 1)]
     first = FirstBatch(epoch, 0, at_ms, 0, is_first_of_epoch=True)
     batches = Batches(start_offset, start_offset, Epochs(epoch, epoch), first, 0, is_whole=True, is_single=True)
-    listing = frozenset(one.offset for one in records if one.state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
+    listing = frozenset(record.offset for record in records if record.state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
     return EntryFacts(LogHistory(0, len(records), tuple(records), listing, ()), (), 0, batches, at_ms, leader_epoch=0)
 
 

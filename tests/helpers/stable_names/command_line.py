@@ -11,7 +11,7 @@ from service.cli.parser import build_parser
 
 def sections() -> dict[str, list[str]]:
     top = build_parser()
-    commands = next(one for one in top._actions if isinstance(one, argparse._SubParsersAction)).choices
+    commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction)).choices
     flags = [f"txnscope {name}" for name in _names(top)]
     flags += [f"{command} {name}" for command, parser in commands.items() for name in _names(parser)]
     return {"commands": list(commands), "flags and arguments": flags, "exit codes": list(_exit_codes())}

@@ -37,7 +37,7 @@ def sections() -> dict[str, list[str]]:
 
 def _pages() -> Iterator[str]:
     """Yields the addresses of pages. Messages and bookmarks contain them."""
-    for route in (one for room in web.ROOMS for one in room.router.routes):
+    for route in (route for room in web.ROOMS for route in room.router.routes):
         if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
             yield route.path
 

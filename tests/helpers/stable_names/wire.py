@@ -73,7 +73,7 @@ def sections() -> dict[str, list[str]]:
         "CloudEvent": list(_cloud_event()),
         "Alertmanager": list(_alertmanager()),
         "MCP": list(_mcp()),
-        "revisions of the store": [one.revision for one in _scripts().walk_revisions()],
+        "revisions of the store": [revision.revision for revision in _scripts().walk_revisions()],
     }
 
 
@@ -122,7 +122,7 @@ def _mcp() -> Iterator[str]:
             yield f"{tool.name} {name} {schema['type']}"
             if name not in tool.optional:
                 yield f"{tool.name} needs {name}"
-    yield from (one.uri for one in runbooks())
+    yield from (runbook.uri for runbook in runbooks())
 
 
 def _scripts() -> ScriptDirectory:

@@ -211,15 +211,15 @@ def test_an_ipv6_sender_counts_by_its_network() -> None:
 
 def test_the_first_refusal_is_recorded_at_once_and_later_ones_as_a_sum() -> None:
     refusals = Refusals()
-    one = Refusal(Action.AUTHENTICATE, "10.0.0.1", "", None, "GET /", "wrong")
-    first = refusals.add(one, 0.0)
+    refusal = Refusal(Action.AUTHENTICATE, "10.0.0.1", "", None, "GET /", "wrong")
+    first = refusals.add(refusal, 0.0)
     assert first is not None
     assert first.times == 1
-    assert [refusals.add(one, 0.1 * number) for number in range(199)] == [None] * 199
+    assert [refusals.add(refusal, 0.1 * number) for number in range(199)] == [None] * 199
     assert refusals.due(9.9) == []
     assert [sums.times for sums in refusals.due(10.0)] == [199]
     assert refusals.next_s() == 30.0
-    refusals.add(one, 11.0)
+    refusals.add(refusal, 11.0)
     assert [sums.times for sums in refusals.due(30.0)] == [1]
     assert refusals.due(70.0) == []
     assert refusals.next_s() is None
@@ -227,9 +227,9 @@ def test_the_first_refusal_is_recorded_at_once_and_later_ones_as_a_sum() -> None
 
 def test_an_attack_of_a_day_makes_fewer_than_40_records() -> None:
     refusals, records = Refusals(), 0
-    one = Refusal(Action.AUTHENTICATE, "10.0.0.1", "ann", "orders", "GET /", "wrong")
+    refusal = Refusal(Action.AUTHENTICATE, "10.0.0.1", "ann", "orders", "GET /", "wrong")
     for second in range(86_400):
-        records += refusals.add(one, float(second)) is not None
+        records += refusals.add(refusal, float(second)) is not None
         records += len(refusals.due(float(second)))
     assert records < 40
     assert LONGEST_WINDOW_S == 3_600

@@ -31,11 +31,15 @@ def test_an_invalid_grant_or_list_of_grants_is_named(parse: Callable[[object], o
 
 
 def test_a_higher_role_includes_the_lower_ones_where_it_holds() -> None:
-    one = Principal("ann", parse_grants(["operator@orders", "viewer@payments"]))
-    assert [one.may(role, "orders") for role in Role] == [True, True, True, False]
-    assert [one.may(role, "payments") for role in Role] == [True, True, False, False]
-    assert (one.may(Role.METRICS, None), one.may(Role.VIEWER, "others"), one.sees_all) == (False, False, False)
-    assert (one.may_somewhere(Role.OPERATOR), one.may_somewhere(Role.ADMIN)) == (True, False)
+    principal = Principal("ann", parse_grants(["operator@orders", "viewer@payments"]))
+    assert [principal.may(role, "orders") for role in Role] == [True, True, True, False]
+    assert [principal.may(role, "payments") for role in Role] == [True, True, False, False]
+    assert (principal.may(Role.METRICS, None), principal.may(Role.VIEWER, "others"), principal.sees_all) == (
+        False,
+        False,
+        False,
+    )
+    assert (principal.may_somewhere(Role.OPERATOR), principal.may_somewhere(Role.ADMIN)) == (True, False)
     assert Principal("bob", frozenset({Grant(Role.ADMIN)})).may(Role.ADMIN, "any")
 
 
@@ -104,7 +108,7 @@ def test_every_form_of_an_allowed_address_is_accepted() -> None:
 
 def test_only_loopback_addresses_and_localhost_are_loopback() -> None:
     hosts = ("127.9.9.9", "::1", "localhost", "0.0.0.0", "10.0.0.1", "::", "x")
-    assert [one for one in hosts if is_loopback(one)] == ["127.9.9.9", "::1", "localhost"]
+    assert [host for host in hosts if is_loopback(host)] == ["127.9.9.9", "::1", "localhost"]
 
 
 def test_a_host_of_the_settings_has_no_port() -> None:

@@ -194,7 +194,7 @@ def test_wrong_keys_are_slowed_logged_once_and_audited(here: Guarded, caplog: py
     assert time.monotonic() - began > 6 * EACH_S * 0.9
     assert {answer.status_code for answer in answers} == {401}
     assert "the key is unknown or was revoked" in answers[0].json()["detail"]
-    (line,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("refused")]
+    (line,) = [record.getMessage() for record in caplog.records if record.getMessage().startswith("refused")]
     assert line == f"refused GET {C} of ? from testclient: the key is unknown or was revoked"
     assert wrong not in caplog.text
     (row,) = audited(here, action="authenticate")
@@ -224,7 +224,7 @@ def test_the_number_of_wrong_keys_is_recorded_when_the_service_ends(url: str, ca
 def test_a_refused_request_is_one_printable_line_of_the_log(here: Guarded, caplog: pytest.LogCaptureFixture) -> None:
     for headers in (bearer("x"), basic("ann\n2026-11-26 WARNING all is well", "x")):
         assert here.client.get("/clusters/a%0Ab%1b", headers=headers).status_code == 401
-    reported = [one.getMessage() for one in caplog.records if one.getMessage().startswith("refused")]
+    reported = [record.getMessage() for record in caplog.records if record.getMessage().startswith("refused")]
     assert len(reported) == 2
     assert all(line.isprintable() for line in reported), reported
 

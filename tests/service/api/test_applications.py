@@ -107,7 +107,7 @@ def test_the_application_is_a_field_wherever_an_id_is(cluster: WithPartitions) -
         assert {name: one["application"] for name, one in found.items()} == {"shop-1": SHOP, "plain": None}
         (partition,) = items(client, f"{CLUSTER}/partitions?topic=orders&lagging=true")
         assert partition["blocker"]["application"] == SHOP
-        assert [one["application"] for one in partition["open_transactions"]] == [SHOP]
+        assert [open_transaction["application"] for open_transaction in partition["open_transactions"]] == [SHOP]
         groups = {one["group"]: one["application"] for one in items(client, f"{CLUSTER}/groups?limit=9")}
     assert groups == {"at": SHOP, "below": SHOP, "beyond": SHOP, "idle": SHOP, "eos": None}
 

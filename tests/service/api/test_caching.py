@@ -168,7 +168,7 @@ def test_requests_during_a_rendering_share_the_next_rendering(service: Service, 
         others = [asyncio.create_task(service.ask("")) for _ in range(CLIENTS)]
         await asyncio.sleep(0)
         may_end.set()
-        return [await one for one in (first, *others)]
+        return [await task for task in (first, *others)]
 
     service.while_rendering = stand
     assert asyncio.run(ask()) == ["1", *["2"] * CLIENTS]

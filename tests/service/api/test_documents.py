@@ -220,8 +220,12 @@ def test_an_optional_parameter_is_not_nullable() -> None:
     """A query cannot contain null: `?min_age=null` would be the string "null"."""
     paths = json.loads(DOCUMENT.read_text("utf-8"))["paths"].values()
     parameters = [one for path in paths for operation in path.values() for one in operation.get("parameters", ())]
-    assert {one["name"] for one in parameters if not one.get("required")} > {"min_age", "lagging", "last-event-id"}
-    assert not [one for one in parameters if "null" in str(one["schema"])]
+    assert {parameter["name"] for parameter in parameters if not parameter.get("required")} > {
+        "min_age",
+        "lagging",
+        "last-event-id",
+    }
+    assert not [parameter for parameter in parameters if "null" in str(parameter["schema"])]
 
 
 @pytest.mark.parametrize("path", ["partitions?lagging", "groups?blocked"])

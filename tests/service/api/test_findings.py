@@ -191,8 +191,8 @@ def listen(cluster: WithFindings) -> Iterator[Any]:
         return listeners[-1]
 
     yield begin
-    for one in listeners:
-        one.close()
+    for listener in listeners:
+        listener.close()
 
 
 def test_listeners_get_events_from_now_on(cluster: WithFindings, listen: Any) -> None:

@@ -51,8 +51,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     subjects = {raw: Subject("orders", number, raw, PIDS[raw], 3, 100) for number, raw in enumerate(IDS)}
     cluster.see(
         *(
-            observe(Kind.HANGING, subject=one, severity=Severity.CRITICAL, log_partition=None)
-            for raw, one in subjects.items()
+            observe(Kind.HANGING, subject=subject, severity=Severity.CRITICAL, log_partition=None)
+            for raw, subject in subjects.items()
         )
     )
     yield cluster.url
@@ -74,13 +74,13 @@ def in_json(client: TestClient) -> dict[int, str]:
 
 def in_findings(client: TestClient) -> dict[int, str]:
     subjects = [one["subject"] for one in everything(client, f"{API}/hanging")]
-    return {one["producer_id"]: one["transactional_id"] for one in subjects}
+    return {subject["producer_id"]: subject["transactional_id"] for subject in subjects}
 
 
 def in_metrics(client: TestClient) -> dict[int, str]:
     families = text_string_to_metric_families(client.get("/metrics").text)
-    samples = [one for family in families for one in family.samples if one.name == "kafka_txn_hanging_info"]
-    return {1_000 + int(one.labels["partition"]): one.labels["transactional_id"] for one in samples}
+    samples = [sample for family in families for sample in family.samples if sample.name == "kafka_txn_hanging_info"]
+    return {1_000 + int(sample.labels["partition"]): sample.labels["transactional_id"] for sample in samples}
 
 
 def on_pages(client: TestClient) -> dict[int, str]:

@@ -69,8 +69,8 @@ def test_requests_to_kafka_wait_in_a_bounded_queue_and_health_never_waits(
         while wait(asked, timeout=0.05).not_done:
             assert client.get("/-/ready").status_code == 200
             assert client.get("/metrics").status_code == 200
-            answered += any(not one.done() for one in asked)
-        answers = [one.result(LIMIT_S) for one in asked]
+            answered += any(not future.done() for future in asked)
+        answers = [future.result(LIMIT_S) for future in asked]
     refused = [answer for answer in answers if answer.status_code == 429]
     assert len(refused) >= 60 - 3 * MOST_AT_ONCE, "most requests are refused at once"
     assert {answer.headers["retry-after"] for answer in refused} == {"5"}

@@ -32,7 +32,7 @@ class Tailing(SeededCluster):
 
     def tail(self, *markers: Marker, records: int = 9, minute_ms: int = MINUTE, end: int | None = None) -> None:
         lo, self.offset = self.offset, self.offset + 10
-        commits = sum(one.is_commit for one in markers)
+        commits = sum(marker.is_commit for marker in markers)
         volume = Volume("pay", 0, minute_ms, records, 100 * records, records, commits, len(markers) - commits)
         read = TopicRange("pay", span(lo, self.offset, end=end, asked_at_ms=NOW_MS))
         self.ledger.apply(LedgerBatch((read,), (volume,), markers), NOW_MS)
@@ -143,7 +143,7 @@ def test_the_problem_of_an_untailed_partition_names_the_flag(cluster: Tailing, w
 def test_the_ledger_is_a_source_like_the_transaction_log(cluster: Tailing) -> None:
     cluster.read()
     cluster.tail(end=14)
-    shown = {one["source"]: one for one in get(cluster, CLUSTER)["sources"]}
+    shown = {source["source"]: source for source in get(cluster, CLUSTER)["sources"]}
     assert shown[SourceName.LEDGER] == {
         "source": "ledger",
         "position": 10,
@@ -164,7 +164,7 @@ def test_the_ledger_is_a_source_like_the_transaction_log(cluster: Tailing) -> No
     cluster.ledger.report_trouble(denied("secret"))
     why = "no permission on topic secret: grant READ on it"
     body = get(cluster, CLUSTER)
-    assert next(one for one in body["sources"] if one["source"] == SourceName.LEDGER)["error"] == why
+    assert next(source for source in body["sources"] if source["source"] == SourceName.LEDGER)["error"] == why
     assert {"kind": "source", "what": "source ledger", "why": why, "grant": "READ on topic secret"} in body["unknown"]
 
 
@@ -183,7 +183,7 @@ def test_the_ledger_has_the_metrics_of_a_source(cluster: Tailing) -> None:
 def test_without_a_tailed_partition_there_is_no_ledger_source(tmp_path: Path) -> None:
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'plain.db'}")
     cluster.read([Id(b"pay")])
-    assert [one["source"] for one in get(cluster, CLUSTER)["sources"]] == ["transaction_state"]
+    assert [source["source"] for source in get(cluster, CLUSTER)["sources"]] == ["transaction_state"]
     with client_of(cluster.url) as client:
         assert "ledger" not in client.get("/metrics").text
     cluster.close()

@@ -79,8 +79,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             finding_marks.set_mute(connection, cluster.id, wish, done)
             receivers.add_receiver(connection, f"receiver-{number}", "webhook", 0)
     yield url
-    for one in (cluster, *others):
-        one.close()
+    for seeded_cluster in (cluster, *others):
+        seeded_cluster.close()
 
 
 def address(path: str, *queries: str) -> str:
@@ -155,7 +155,7 @@ def test_a_changed_cursor_is_refused_or_harmless(client: TestClient, path: str) 
 @pytest.mark.parametrize("path", LISTS)
 def test_the_document_describes_limit_and_cursor_of_each_list(path: str) -> None:
     operation = create_app(NO_STORE).openapi()["paths"][path]["get"]
-    parameters = {one["name"]: one["schema"] for one in operation["parameters"]}
+    parameters = {parameter["name"]: parameter["schema"] for parameter in operation["parameters"]}
     assert parameters["limit"].items() >= {"minimum": 1, "maximum": 200, "default": 50}.items()
     assert parameters["cursor"]["type"] == "string"
     assert "400" in operation["responses"]

@@ -133,7 +133,7 @@ def test_events_of_newer_findings_do_not_hide_the_events_behind_them(url: str) -
             event["sequence"] = last.sequence + number
             event["finding_id"] = "newer" if number < 5 else last.finding.id
             connection.execute(insert(finding_events), event)
-        assert [one.sequence for one in events_after(connection, last.sequence, 2)] == [last.sequence + 5]
+        assert [event.sequence for event in events_after(connection, last.sequence, 2)] == [last.sequence + 5]
         assert events_after(connection, last.sequence + 5, 2) == []
     engine.dispose()
 
@@ -156,8 +156,8 @@ def test_a_migration_gets_through_while_pages_are_asked_for(url: str, tmp_path: 
             migrated_by_next_version(url, tmp_path)
         finally:
             over.set()
-        for one in asking:
-            assert one.result(LIMIT_S).keys() <= {200, 503}, (
+        for future in asking:
+            assert future.result(LIMIT_S).keys() <= {200, 503}, (
                 "only 200, or 503 while the tables are locked for longer than a reader waits"
             )
         assert "(revision r9998" in client.get("/-/ready").text

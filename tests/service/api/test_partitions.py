@@ -143,7 +143,10 @@ def test_a_finding_about_another_entry_changes_no_relation(cluster: WithPartitio
     cluster.read()
     cluster.look(stalled_partition(), read(entry(), entry(8, LSO + 3)))
     cluster.see(hanging_finding(producer_id=8))
-    assert [one["relation"] for one in get(cluster, ONE)["open_transactions"]] == ["unknown", "unknown"]
+    assert [open_transaction["relation"] for open_transaction in get(cluster, ONE)["open_transactions"]] == [
+        "unknown",
+        "unknown",
+    ]
 
 
 def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> None:
@@ -361,7 +364,7 @@ def test_a_cluster_counts_its_partitions_and_lists_those_it_cannot_judge(cluster
     )
     body = get(cluster, CLUSTER)
     assert body["partitions"] == {"watched": 10, "judged": 6, "unknown": 4, "blocked": 3, "not_covered": 11}
-    source = next(one for one in body["sources"] if one["source"] == "partitions")
+    source = next(source for source in body["sources"] if source["source"] == "partitions")
     assert source == {
         "source": "partitions",
         "position": None,
@@ -391,7 +394,7 @@ def test_a_cluster_whose_partitions_all_answer_has_judged_all_of_them(cluster: W
     cluster.look(moving_partition(1), stalled_partition(), read(entry()))
     body = get(cluster, CLUSTER)
     assert body["partitions"] == {"watched": 2, "judged": 2, "unknown": 0, "blocked": 1, "not_covered": 0}
-    source = next(one for one in body["sources"] if one["source"] == "partitions")
+    source = next(source for source in body["sources"] if source["source"] == "partitions")
     assert (source["caught_up"], source["coverage"]["why"]) == (True, None)
 
 
@@ -443,7 +446,7 @@ def test_before_the_first_sample_no_partition_is_watched(cluster: WithPartitions
     cluster.partitions.report_trouble(NoBroker("b:9092"))
     body = get(cluster, CLUSTER)
     assert body["partitions"]["watched"] == 0
-    source = next(one for one in body["sources"] if one["source"] == "partitions")
+    source = next(source for source in body["sources"] if source["source"] == "partitions")
     assert (source["as_of"], source["caught_up"], source["coverage"]["why"]) == (
         None,
         False,

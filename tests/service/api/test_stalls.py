@@ -36,7 +36,7 @@ def sources(cluster: WithPartitions, later_ms: int = LATER_MS) -> dict[str, dict
     with TestClient(create_app(cluster.url, now_ms=lambda: NOW_MS + later_ms)) as client:
         body = client.get("/api/v1/clusters/orders").json()
         assert client.get("/api/v1/clusters").json()["items"] == [body]
-    return {one["source"]: one for one in body["sources"]}
+    return {source["source"]: source for source in body["sources"]}
 
 
 def stalled(cluster: WithPartitions, later_ms: int = LATER_MS) -> dict[str, tuple[str | None, str | None]]:

@@ -87,12 +87,12 @@ def client(file: Path) -> Iterator[TestClient]:
 def test_a_deleted_file_is_not_served_and_not_created_again(client: TestClient, file: Path) -> None:
     away = file.parent / "away"
     away.mkdir()
-    for one in all_of(file):
-        one.rename(away / one.name)
+    for path in all_of(file):
+        path.rename(away / path.name)
     is_refused(client, "there is no such file")
     assert all_of(file) == []
-    for one in away.iterdir():
-        one.rename(file.parent / one.name)
+    for path in away.iterdir():
+        path.rename(file.parent / path.name)
     assert serves(client)
     wait_until_equal(lambda: exporter_up(client), 1, "kafka_txn_exporter_up")
 
@@ -102,16 +102,16 @@ def test_a_file_that_replaces_the_store_is_served_at_once(client: TestClient, fi
     cluster = SeededCluster(f"sqlite:///{other}")
     cluster.read([Id(b"of the other")])
     cluster.close()
-    for one in all_of(file):
-        one.unlink()
+    for path in all_of(file):
+        path.unlink()
     other.rename(file)
     assert [item["transactional_id"] for item in client.get(TRANSACTIONS).json()["items"]] == ["of the other"]
     assert serves(client)
 
 
 def test_an_empty_file_has_no_tables(client: TestClient, file: Path) -> None:
-    for one in all_of(file):
-        one.unlink()
+    for path in all_of(file):
+        path.unlink()
     file.touch()
     is_refused(client, "has no tables yet; the application \\(`txnscope ingest`", "urn:txnscope:store-not-migrated")
     seed(f"sqlite:///{file}")

@@ -51,8 +51,8 @@ class Running:
             Coordinator(broker), "t", every_s, 0.0, lambda: self.layout, prober, self._save, clocks
         )
 
-    def _save(self, one: Coordinator) -> bool:
-        self.saved.append(one)
+    def _save(self, coordinator: Coordinator) -> bool:
+        self.saved.append(coordinator)
         return True
 
     def wait_for(self, number: int) -> Coordinator:
@@ -61,15 +61,15 @@ class Running:
 
 @contextmanager
 def started(*some: Running) -> Iterator[None]:
-    for one in some:
-        one.rounds.start()
+    for running in some:
+        running.rounds.start()
     try:
         yield
     finally:
-        for one in some:
-            one.rounds.end()
-        for one in some:
-            one.rounds.join(LIMIT_S)
+        for running in some:
+            running.rounds.end()
+        for running in some:
+            running.rounds.join(LIMIT_S)
 
 
 def test_a_coordinator_that_does_not_answer_delays_no_other_one() -> None:

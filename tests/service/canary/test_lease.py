@@ -34,8 +34,8 @@ def test_a_canary_whose_brokers_do_not_answer_keeps_its_lease(tmp_path: Path, mo
     monkeypatch.setattr(LayoutWatch, "read", read)
     monkeypatch.setattr(Canary, "_find_cluster", lambda _: cluster.id)
     plan = Plan(ClientSettings(("127.0.0.1:1",)), "txnscope-canary", 1_000)
-    one = Canary(cluster.engine, plan, Clocks(wall_clock_ms, time.monotonic))
-    one.start()
+    canary = Canary(cluster.engine, plan, Clocks(wall_clock_ms, time.monotonic))
+    canary.start()
     try:
         seen = [lease.newest_renewal(cluster.engine, canary_lease(cluster.id))]
         for _ in range(3):
@@ -47,6 +47,6 @@ def test_a_canary_whose_brokers_do_not_answer_keeps_its_lease(tmp_path: Path, mo
             seen.append(lease.newest_renewal(cluster.engine, canary_lease(cluster.id)))
     finally:
         answered.set()
-        one.stop()
-        one.join(LIMIT_S)
+        canary.stop()
+        canary.join(LIMIT_S)
         cluster.close()

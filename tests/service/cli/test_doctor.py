@@ -97,18 +97,18 @@ def test_the_committed_document_equals_that_of_the_records() -> None:
 
 
 def test_every_version_has_a_record_newest_first() -> None:
-    assert [one.version for one in read_records()] == [*reversed(EVERY_VERSION)]
+    assert [record.version for record in read_records()] == [*reversed(EVERY_VERSION)]
 
 
 def test_versions_have_the_behaviour_that_the_code_assumes() -> None:
     records = read_records()
-    assert {one.version for one in records if one.skips_markers} == set(SKIPS_THE_LOST)
-    assert {one.version for one in records if one.abilities["new_epoch_per_transaction"]} == set(WITH_TV2)
+    assert {record.version for record in records if record.skips_markers} == set(SKIPS_THE_LOST)
+    assert {record.version for record in records if record.abilities["new_epoch_per_transaction"]} == set(WITH_TV2)
 
 
 def test_a_broker_shows_its_release_by_its_newest_metadata_version() -> None:
     """A broker does not report its release. Its newest supported `metadata.version` shows the release."""
-    for one in read_records():
-        newest, _ = one.features["metadata.version"]
-        assert release_of(newest) == one.release
-        assert may_skip_markers([newest]) == one.skips_markers
+    for record in read_records():
+        newest, _ = record.features["metadata.version"]
+        assert release_of(newest) == record.release
+        assert may_skip_markers([newest]) == record.skips_markers

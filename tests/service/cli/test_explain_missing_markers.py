@@ -199,8 +199,8 @@ def test_complete_histories_are_not_ambiguous(explained: Explained) -> None:
             partition += [data(offset, at + 5), marker(offset + 1, at + 2_012, COMMIT if number % 3 else ABORT)]
             offset += 2
     spans = explained("\n".join(lines), partition)
-    assert {one["kind"] for one in spans} == {"committed", "aborted", "marker"}
-    assert not any("decision" in one for one in spans)
+    assert {span["kind"] for span in spans} == {"committed", "aborted", "marker"}
+    assert not any("decision" in span for span in spans)
 
 
 def test_a_later_decision_does_not_explain_records_that_ended_before(explained: Explained) -> None:
@@ -208,20 +208,20 @@ def test_a_later_decision_does_not_explain_records_that_ended_before(explained: 
     marker."""
     log = "25000 Ongoing(0) y\n30000 PrepareCommit(0) y\n30003 CompleteCommit(0)"
     spans = explained(log, [data(0, 120, 3), marker(3, 5_002, ABORT)])
-    assert [(one["kind"], "decision" in one) for one in spans] == [("aborted", False), ("marker", False)]
+    assert [(span["kind"], "decision" in span) for span in spans] == [("aborted", False), ("marker", False)]
 
 
 def test_a_recreated_topic_has_no_decision_of_its_predecessor(explained: Explained) -> None:
     log = LOST_COMMIT + "60000 Ongoing(0) y\n61000 PrepareCommit(0) y\n61003 CompleteCommit(0)"
     spans = explained(log, [data(0, 60_100, 2), marker(2, 61_001, COMMIT)])
-    assert [(one["kind"], "decision" in one) for one in spans] == [("committed", False), ("marker", False)]
+    assert [(span["kind"], "decision" in span) for span in spans] == [("committed", False), ("marker", False)]
 
 
 def test_a_hole_before_the_records_allows_no_decision(explained: Explained) -> None:
     """Offsets that compaction removed may have held the missing marker, so no decision is claimed."""
     before = batch([Rec(b"k", b"v")], 0)
     spans = explained(LOST_COMMIT, [before, data(2, 120), marker(3, 30_002, ABORT)])
-    assert [(one["kind"], "decision" in one) for one in spans] == [
+    assert [(span["kind"], "decision" in span) for span in spans] == [
         ("non_transactional", False),
         ("gap", False),
         ("aborted", False),

@@ -225,7 +225,7 @@ def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.
     run = json.loads(capsys.readouterr().out)["only_aborted"]
     assert (run["to"], run["records"], run["transactions"]) == (offset + 1, 21_000, 1_051)
     assert (run["first_readable"], run["ended_by"], run["more_owners"]) == (offset + 1, "readable", 0)
-    assert [(one["transactional_id"], one["transactions"]) for one in run["owners"]] == [
+    assert [(owner["transactional_id"], owner["transactions"]) for owner in run["owners"]] == [
         ("x", 525),
         (None, 525),
         (None, 1),

@@ -86,10 +86,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return running[-1]
 
     yield begin
-    for one in running:
-        if one.process.poll() is None:
-            one.process.terminate()
-            one.process.wait(LIMIT_S)
+    for command in running:
+        if command.process.poll() is None:
+            command.process.terminate()
+            command.process.wait(LIMIT_S)
 
 
 @pytest.fixture
@@ -158,7 +158,9 @@ def test_watch_migrates_and_runs_both_processes_until_sigterm(start: Start, port
     watched.wait_for_text("ingest | ingest ")
     watched.wait_for_text(f"serve  | serving http://127.0.0.1:{port}\n")
     assert (tmp_path / "txnscope.db").exists()
-    (serving,) = (one for one in psutil.Process(watched.process.pid).children() if " serve" in command_of(one))
+    (serving,) = (
+        process for process in psutil.Process(watched.process.pid).children() if " serve" in command_of(process)
+    )
     reported = json.loads(serving.environ()["TXNSCOPE_SETTINGS"])
     assert reported["bootstrap_servers"] == "a:1", "the service asks the same brokers for what the store lacks"
     watched.process.terminate()

@@ -162,8 +162,8 @@ def services(tmp_path: Path) -> Iterator[Any]:
         return running[-1]
 
     yield start
-    for one in running:
-        one.end()
+    for service in running:
+        service.end()
 
 
 def test_a_key_works_from_its_creation_until_it_is_revoked(
@@ -348,7 +348,7 @@ def test_watch_serves_with_the_same_tls_and_authentication(
         wait_until_equal(lambda: watched.ask("/-/ready"), 200, "the status of /-/ready", retry_on=(OSError,))
         assert (watched.ask(C), watched.ask(C, basic("ann", PASSWORD))) == (401, 200)
         assert watched.ask(C, basic("ann", PASSWORD) | {"Host": "txnscope.example"}) == 200
-        lines = [command_of(one) for one in all_processes()]
+        lines = [command_of(process) for process in all_processes()]
         assert not [line for line in lines if HASHED.text in line]
         watched.command.wait_for_text("ingest | ingest ")
         pid = int(watched.command.text.split("ingest | ingest ")[1].split()[0])

@@ -66,20 +66,24 @@ def behaviours(log: str, until_ms: int = IN_USE, timeout_ms: int = 60_000, versi
             at_ms, state, epoch = int(step["at"]), step["state"], int(step["epoch"])
             if at_ms > until_ms:
                 break
-            one = found.get(name, Behaviour(name, timeout_ms, version, ends=0))
+            behaviour = found.get(name, Behaviour(name, timeout_ms, version, ends=0))
             if state == "Empty":
-                one = one._replace(inits=(*one.inits, Init(at_ms, epoch))[-INITS_KEPT:])
+                behaviour = behaviour._replace(inits=(*behaviour.inits, Init(at_ms, epoch))[-INITS_KEPT:])
             else:
                 is_over = state.startswith("Complete")
-                one = one._replace(last_use_ms=at_ms if is_over else IN_USE, ends=(one.ends or 0) + is_over)
-            found[name] = one
+                behaviour = behaviour._replace(
+                    last_use_ms=at_ms if is_over else IN_USE, ends=(behaviour.ends or 0) + is_over
+                )
+            found[name] = behaviour
     return found
 
 
 def maker(name: str, known: dict[str, Behaviour]) -> Application:
     """Returns the application of an id. Of the known ids, `application_of` gets only those that `sibling_names`
     returns."""
-    return application_of(known[name], [known[one] for one in sibling_names(name) if one in known])
+    return application_of(
+        known[name], [known[sibling_name] for sibling_name in sibling_names(name) if sibling_name in known]
+    )
 
 
 def named(*names: str, timeout_ms: int = 60_000) -> dict[str, Behaviour]:
@@ -95,7 +99,7 @@ def test_flink_ids_for_each_checkpoint_are_recognised() -> None:
 @pytest.mark.parametrize("until_ms", [5_000, 7_700, 17_000, 18_200, 19_000])
 def test_a_flink_job_is_recognised_while_away_and_after_its_return(until_ms: int) -> None:
     known = behaviours(INCREMENTING_LOG, until_ms)
-    open_ones = [name for name, one in known.items() if one.last_use_ms == IN_USE]
+    open_ones = [name for name, behaviour in known.items() if behaviour.last_use_ms == IN_USE]
     assert [maker(name, known).strategy for name in open_ones or ["flink-0-4"]] == [INCREMENTING] * max(
         len(open_ones), 1
     )
@@ -116,7 +120,7 @@ def test_a_pool_under_the_old_protocol_shows_by_overlapping_transactions() -> No
         inits = tuple(Init(n * 40_000 + number * 20_000, n) for n in range(INITS_KEPT))
         return Behaviour(f"job-0-{number}", 60_000, 0, inits, inits[-1].at_ms + 15_000, ends=600)
 
-    in_turns = {one.name: one for one in (runs(0), runs(1))}
+    in_turns = {behaviour.name: behaviour for behaviour in (runs(0), runs(1))}
     assert maker("job-0-0", in_turns) == NOTHING
 
 
@@ -145,7 +149,8 @@ def test_starts_that_number_their_ids_are_not_flink() -> None:
         for n in range(9)
     }
     left_open = {
-        name: one._replace(last_use_ms=one.inits[0].at_ms + 61_000, was_cut=True) for name, one in ended.items()
+        name: behaviour._replace(last_use_ms=behaviour.inits[0].at_ms + 61_000, was_cut=True)
+        for name, behaviour in ended.items()
     }
     for known in (ended, left_open):
         assert {maker(name, known) for name in known} == {NOTHING}
@@ -156,7 +161,7 @@ def test_two_threads_that_restart_again_and_again_are_no_pool() -> None:
         inits = tuple(Init(n * 20_000 + number * 50, 2 * n) for n in range(INITS_KEPT))
         return Behaviour(f"pay-0-{number}", 60_000, 2, inits, 101_000, ends=6)
 
-    known = {one.name: one for one in (restarts(0), restarts(1))}
+    known = {behaviour.name: behaviour for behaviour in (restarts(0), restarts(1))}
     assert maker("pay-0-0", known) == NOTHING
 
 
@@ -170,10 +175,10 @@ def test_unused_ids_in_a_row_are_those_of_an_idle_job() -> None:
 
 
 def test_the_timeout_and_the_form_of_an_id_together_show_a_flink_sink() -> None:
-    (one,) = named("orders-1-7", timeout_ms=FLINK_TIMEOUT_MS).values()
-    assert application_of(one) == Application(Framework.FLINK, "orders", "1", None)
-    assert application_of(one._replace(timeout_ms=900_000)) == NOTHING
-    assert application_of(one._replace(name="orders-7")) == NOTHING
+    (behaviour,) = named("orders-1-7", timeout_ms=FLINK_TIMEOUT_MS).values()
+    assert application_of(behaviour) == Application(Framework.FLINK, "orders", "1", None)
+    assert application_of(behaviour._replace(timeout_ms=900_000)) == NOTHING
+    assert application_of(behaviour._replace(name="orders-7")) == NOTHING
 
 
 def _maker_by_name(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, int]) -> Application:

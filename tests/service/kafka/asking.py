@@ -19,7 +19,7 @@ def new_topic(client: KafkaClient, bootstrap: str, topic: str, partitions: int =
 
     def whole() -> TopicLayout | None:
         found = topic_layout(client, topic)
-        led = found and len(found.leaders) == partitions and all(one.node >= 0 for one in found.leaders.values())
+        led = found and len(found.leaders) == partitions and all(leader.node >= 0 for leader in found.leaders.values())
         return found if led else None
 
     return wait_for(whole, f"leaders of {partitions} partitions of {topic}")

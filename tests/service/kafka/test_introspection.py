@@ -58,9 +58,9 @@ def test_a_written_marker_ends_the_producer_that_is_described(broker: Broker, cl
             ("marked-missing", 0): MISSING,
         }
         assert found["marked", 1] == Producers(errors.NONE, ())
-        (one,) = found["marked", 0].producers
-        assert (one.transaction_start_offset, one.coordinator_epoch, one.last_sequence) == (0, -1, 0)
-        assert began_ms <= one.last_timestamp_ms <= int(time.time() * 1000)
+        (producer,) = found["marked", 0].producers
+        assert (producer.transaction_start_offset, producer.coordinator_epoch, producer.last_sequence) == (0, -1, 0)
+        assert began_ms <= producer.last_timestamp_ms <= int(time.time() * 1000)
 
         def mark(epoch: int, partition: int = 0) -> int:
             return write_marker(
@@ -68,19 +68,19 @@ def test_a_written_marker_ends_the_producer_that_is_described(broker: Broker, cl
                 NODE,
                 topic="marked",
                 partition=partition,
-                producer_id=one.producer_id,
+                producer_id=producer.producer_id,
                 producer_epoch=epoch,
                 coordinator_epoch=0,
                 commit=False,
             )
 
-        assert mark(one.producer_epoch, partition=9) == MISSING
-        assert mark(one.producer_epoch) == errors.NONE
+        assert mark(producer.producer_epoch, partition=9) == MISSING
+        assert mark(producer.producer_epoch) == errors.NONE
         wait_until_equal(lambda: ends(client, layout), Ends(0, 2, 2, 0), "the offsets of the partition")
         (after,) = describe_producers(client, NODE, {"marked": [0]})["marked", 0].producers
         assert (after.transaction_start_offset, after.coordinator_epoch) == (-1, 0)
-        if one.producer_epoch > 0:
-            assert mark(one.producer_epoch - 1) == PRODUCER_EPOCH
+        if producer.producer_epoch > 0:
+            assert mark(producer.producer_epoch - 1) == PRODUCER_EPOCH
 
 
 def test_many_partitions_are_described_in_several_requests(broker: Broker, client: KafkaClient) -> None:
@@ -117,9 +117,9 @@ def test_the_present_owner_of_a_producer_id_is_described(broker: Broker, client:
         (listed,) = (t for t in list_transactions(client, NODE) if t.transactional_id == "had")
         found = describe_owners(client, [listed.producer_id, 2**62])
         assert found.keys() == {listed.producer_id}
-        one = found[listed.producer_id]
-        assert (one.transactional_id, one.coordinator, one.state) == (b"had", NODE, ONGOING)
-        assert (one.producer_id, one.partitions) == (listed.producer_id, (("had", 1),))
+        owner = found[listed.producer_id]
+        assert (owner.transactional_id, owner.coordinator, owner.state) == (b"had", NODE, ONGOING)
+        assert (owner.producer_id, owner.partitions) == (listed.producer_id, (("had", 1),))
     assert describe_owners(client, [2**62]) == {}
 
 
@@ -153,10 +153,15 @@ def test_a_fetch_answers_for_each_partition_of_several_topics(broker: Broker, cl
             lambda found: NOT_LEADER not in {one.error for one in found},
             "the broker to lead the new partitions",
         )
-    found = {(one.topic, one.partition): one for one in answers}
-    one = found.pop(("fetched", 1))
-    assert (one.error, one.last_stable_offset, one.high_watermark, one.log_start) == (errors.NONE, 0, 1, 0)
-    assert b"payload" in one.records
+    found = {(answer.topic, answer.partition): answer for answer in answers}
+    fetched = found.pop(("fetched", 1))
+    assert (fetched.error, fetched.last_stable_offset, fetched.high_watermark, fetched.log_start) == (
+        errors.NONE,
+        0,
+        1,
+        0,
+    )
+    assert b"payload" in fetched.records
     empty = Fetched("", 0, errors.NONE, 0, 0, 0, b"")
     refused = found.pop(("fetched-too", 0))
     assert (refused.error, refused.records) == (UNKNOWN_EPOCH, b"")

@@ -40,11 +40,13 @@ class Log:
     def fetch(
         self, _client: object, node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int
     ) -> list[Fetched]:
-        ((topic, (one,)),) = wanted.items()
-        assert (node, one.partition, one.leader_epoch) == (1, 3, 5)
-        if one.offset < self.start:
+        ((topic, (partition_fetch,)),) = wanted.items()
+        assert (node, partition_fetch.partition, partition_fetch.leader_epoch) == (1, 3, 5)
+        if partition_fetch.offset < self.start:
             return [Fetched(topic, 3, errors.OFFSET_OUT_OF_RANGE, -1, -1, -1, b"")]
-        return [Fetched(topic, 3, 0, len(self.batches), -1, self.start, b"".join(self.batches[one.offset :]))]
+        return [
+            Fetched(topic, 3, 0, len(self.batches), -1, self.start, b"".join(self.batches[partition_fetch.offset :]))
+        ]
 
     def read(self, lo: int = 0, hi: int | None = None) -> LogHistory:
         client: KafkaClient = object()  # type: ignore[assignment]
@@ -56,7 +58,7 @@ def test_records_of_the_id_are_read_with_their_listed_partitions(monkeypatch: py
     others = record(1, ONGOING, b"other")
     log = Log(monkeypatch, record(0, ONGOING), others, record(2, PREPARE_COMMIT), record(3, COMPLETE_COMMIT), tombstone)
     found = log.read()
-    assert [(one.offset, one.state, one.offset in found.listing) for one in found.records] == [
+    assert [(record.offset, record.state, record.offset in found.listing) for record in found.records] == [
         (0, ONGOING, True),
         (2, PREPARE_COMMIT, True),
         (3, COMPLETE_COMMIT, False),
@@ -72,13 +74,13 @@ def test_records_removed_by_compaction_and_retention_are_holes(monkeypatch: pyte
     log = Log(monkeypatch, b"", b"", record(2, ONGOING), b"", record(4, PREPARE_COMMIT), b"", start=2)
     found = log.read()
     assert (found.holes, found.unread) == ((Range(0, 2), Range(3, 4)), (Range(5, 6),))
-    assert [one.offset for one in found.records] == [2, 4]
+    assert [record.offset for record in found.records] == [2, 4]
 
 
 def test_offsets_before_the_first_read_offset_are_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, record(0, ONGOING), record(1, PREPARE_COMMIT), record(2, COMPLETE_COMMIT))
     found = log.read(lo=1)
-    assert (found.holes, [one.offset for one in found.records]) == ((Range(0, 1),), [1, 2])
+    assert (found.holes, [record.offset for record in found.records]) == ((Range(0, 1),), [1, 2])
 
 
 def test_undecodable_and_future_records_count_as_unread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +92,7 @@ def test_undecodable_and_future_records_count_as_unread(monkeypatch: pytest.Monk
 def test_records_too_far_from_the_end_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_history, "MAX_RECORDS", 2)
     found = Log(monkeypatch, *(record(n, ONGOING) for n in range(5))).read()
-    assert (found.holes, [one.offset for one in found.records]) == ((Range(0, 3),), [3, 4])
+    assert (found.holes, [record.offset for record in found.records]) == ((Range(0, 3),), [3, 4])
 
 
 PID = 7
@@ -119,9 +121,9 @@ def read(patch: pytest.MonkeyPatch, batches: dict[int, bytes], lo: int, hi: int)
     def fetched(
         _client: object, _node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int
     ) -> list[Fetched]:
-        ((topic, (one,)),) = wanted.items()
-        some = b"".join(held for last, held in sorted(batches.items()) if last >= one.offset)
-        return [Fetched(topic, one.partition, 0, 100, -1, 0, some)]
+        ((topic, (partition_fetch,)),) = wanted.items()
+        some = b"".join(held for last, held in sorted(batches.items()) if last >= partition_fetch.offset)
+        return [Fetched(topic, partition_fetch.partition, 0, 100, -1, 0, some)]
 
     patch.setattr(fetch, "fetch_many", fetched)
     client: KafkaClient = object()  # type: ignore[assignment]
@@ -131,8 +133,8 @@ def read(patch: pytest.MonkeyPatch, batches: dict[int, bytes], lo: int, hi: int)
 def test_markers_and_data_of_the_producer_id_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     log = {2: data(0, 2), 3: data(3, producer_id=8), 4: marker(4), 9: data(5, 9, epoch=1)}
     found = read(monkeypatch, log, 0, 10)
-    assert [(one.offset, one.is_commit) for one in found.markers] == [(4, True)]
-    assert [(one.first, one.last, one.producer_epoch) for one in found.data] == [(0, 2, 0), (5, 9, 1)]
+    assert [(marker.offset, marker.is_commit) for marker in found.markers] == [(4, True)]
+    assert [(batch.first, batch.last, batch.producer_epoch) for batch in found.data] == [(0, 2, 0), (5, 9, 1)]
     assert (found.reached, found.is_whole, found.unbroken_from) == (10, True, 0)
 
 

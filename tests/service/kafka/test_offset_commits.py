@@ -24,9 +24,11 @@ EACH = 10
 BILLING = OffsetKey("billing", "orders", 0)
 
 
-def key(one: OffsetKey, kind: int = 1) -> bytes:
-    group, topic = one.group.encode(), one.topic.encode()
-    return struct.pack(f">hh{len(group)}sh{len(topic)}si", kind, len(group), group, len(topic), topic, one.partition)
+def key(offset_key: OffsetKey, kind: int = 1) -> bytes:
+    group, topic = offset_key.group.encode(), offset_key.topic.encode()
+    return struct.pack(
+        f">hh{len(group)}sh{len(topic)}si", kind, len(group), group, len(topic), topic, offset_key.partition
+    )
 
 
 def commit(
@@ -63,14 +65,14 @@ class Log:
     def fetch(
         self, _client: object, node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int
     ) -> list[Fetched]:
-        ((topic, (one,)),) = wanted.items()
-        assert (node, topic, one.partition, one.leader_epoch) == (1, OFFSETS_TOPIC, 3, 5)
-        self.asked.append(one.offset)
+        ((topic, (partition_fetch,)),) = wanted.items()
+        assert (node, topic, partition_fetch.partition, partition_fetch.leader_epoch) == (1, OFFSETS_TOPIC, 3, 5)
+        self.asked.append(partition_fetch.offset)
         if self.error:
             return [Fetched(topic, 3, self.error, -1, -1, -1, b"")]
-        if one.offset < EACH * self.start:
+        if partition_fetch.offset < EACH * self.start:
             return [Fetched(topic, 3, errors.OFFSET_OUT_OF_RANGE, -1, -1, -1, b"")]
-        first = one.offset // EACH
+        first = partition_fetch.offset // EACH
         some = self.batches[first : first + self.at_once]
         return [Fetched(topic, 3, 0, len(self.batches), -1, self.start, b"".join(some))]
 
@@ -102,7 +104,7 @@ def test_each_open_transaction_has_its_own_offsets(monkeypatch: pytest.MonkeyPat
         BILLING._replace(topic="pay"),
     }
     assert found.commits[OTHER].offsets == {eos}
-    assert all(one.has_newest and not one.undecodable for one in found.commits.values())
+    assert all(commit.has_newest and not commit.undecodable for commit in found.commits.values())
     assert (found.reached, found.damaged) == (5 * EACH, 0)
     assert found.read_bytes == sum(map(len, log.batches))
 

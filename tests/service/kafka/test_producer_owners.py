@@ -32,7 +32,7 @@ class Cluster:
     def lists(self, client: Any, node: int, producer_ids: Any, timeout_ms: int) -> list[ListedId]:
         if (found := self._listed[node]) is None:
             raise KafkaUnavailable(f"broker {node} does not answer")
-        return [one for one in found if one.producer_id in producer_ids]
+        return [listed_id for listed_id in found if listed_id.producer_id in producer_ids]
 
     def describe(self, client: Any, node: int, names: list[str], timeout_ms: int) -> dict[str, TransactionDescription]:
         return {name: self._described[node, name] for name in names if (node, name) in self._described}
@@ -109,8 +109,8 @@ class Brokers:
     def _answer(self, node: int) -> Any:
         if (answer := self._answers[node]) is None:
             return KafkaUnavailable(f"broker {node} does not answer")
-        one = SimpleNamespace(transactional_id="exp-a", error_code=answer[0], producer_id=answer[1])
-        return [SimpleNamespace(transaction_states=[one])]
+        namespace = SimpleNamespace(transactional_id="exp-a", error_code=answer[0], producer_id=answer[1])
+        return [SimpleNamespace(transaction_states=[namespace])]
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_only_listed_ciphers_that_openssl_has_are_used(tmp_path: Path) -> None:
         "TLS_EMPTY_RENEGOTIATION_INFO_SCSV",
     ]
     made = context(load(tmp_path, f"ssl.cipher.suites={','.join(suites)}"))
-    assert {one["name"] for one in made.get_ciphers() if one["protocol"] != "TLSv1.3"} == {
+    assert {cipher["name"] for cipher in made.get_ciphers() if cipher["protocol"] != "TLSv1.3"} == {
         "ECDHE-RSA-AES256-GCM-SHA384",
         "ECDHE-ECDSA-CHACHA20-POLY1305",
         "DHE-RSA-AES128-SHA256",

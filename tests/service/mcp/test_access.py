@@ -82,7 +82,7 @@ def test_a_viewer_of_any_cluster_may_ask(guarded: Service, who: str | None, stat
 def test_tools_see_what_their_key_may_see(guarded: Service) -> None:
     async def look(client: Client) -> list[Any]:
         wrong = await ask(client, "what_is_wrong")
-        names = [one["cluster"] for one in wrong["clusters"]]
+        names = [cluster["cluster"] for cluster in wrong["clusters"]]
         return [names, await ask(client, "history_of", cluster="orders", transactional_id="pay")]
 
     def by(who: str) -> Any:
@@ -104,7 +104,9 @@ def test_a_key_file_is_used_on_stdio(guarded: Service, tmp_path: Path) -> None:
     async def look(client: Client) -> dict[str, Any]:
         return await ask(client, "what_is_wrong")
 
-    assert [one["cluster"] for one in by_stdio(guarded.url, look, "--key-file", str(file))["clusters"]] == ["orders"]
+    assert [cluster["cluster"] for cluster in by_stdio(guarded.url, look, "--key-file", str(file))["clusters"]] == [
+        "orders"
+    ]
     without = by_stdio(guarded.url, look)
     assert without == {"error": "this request needs credentials: Authorization: Bearer KEY (commands: --key-file FILE)"}
 

@@ -35,8 +35,8 @@ def test_all_definitions_take_few_tokens(talk: Talk) -> None:
     async def read(client: Client) -> tuple[str, str]:
         tools = (await client.list_tools()).tools
         resources = (await client.list_resources()).resources
-        texts = [one.model_dump(by_alias=True, exclude_none=True) for one in tools]
-        listed = [one.model_dump(by_alias=True, exclude_none=True) for one in resources]
+        texts = [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools]
+        listed = [resource.model_dump(by_alias=True, exclude_none=True) for resource in resources]
         return json.dumps([client.instructions, texts]), json.dumps(listed)
 
     definitions, resources = talk(read)
@@ -55,25 +55,25 @@ def test_every_tool_reads_only_and_says_which_arguments_it_needs(talk: Talk) -> 
         "explain_offset": ["cluster", "topic", "partition", "offset"],
         "history_of": ["cluster", "transactional_id"],
     }
-    for one in tools:
-        assert one.annotations.read_only_hint, one.name
-        assert one.input_schema["additionalProperties"] is False, one.name
+    for tool in tools:
+        assert tool.annotations.read_only_hint, tool.name
+        assert tool.input_schema["additionalProperties"] is False, tool.name
 
 
 def test_runbooks_are_resources_and_findings_name_those_that_exist(talk: Talk) -> None:
     async def read(client: Client) -> dict[str, str]:
         listed = (await client.list_resources()).resources
         texts = {}
-        for one in listed:
-            (content,) = (await client.read_resource(one.uri)).contents
-            assert (content.uri, content.mime_type) == (one.uri, "text/markdown")
-            texts[one.uri] = content.text  # type: ignore[union-attr]
+        for resource in listed:
+            (content,) = (await client.read_resource(resource.uri)).contents
+            assert (content.uri, content.mime_type) == (resource.uri, "text/markdown")
+            texts[resource.uri] = content.text  # type: ignore[union-attr]
         return texts
 
     texts = talk(read)
     assert texts == {uri_of(file.stem): file.read_text() for file in runbook_files()}
     assert {uri_of(entry.alert) for entry in CATALOGUE.values() if entry.alert is not None} <= set(texts)
-    assert all(one.text.startswith(f"# {one.name}\n") for one in runbooks())
+    assert all(runbook.text.startswith(f"# {runbook.name}\n") for runbook in runbooks())
 
 
 def runbook_files() -> list[Path]:

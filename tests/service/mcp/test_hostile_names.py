@@ -118,8 +118,8 @@ def investigation(names: Names) -> Any:
             "of_offset": await ask(
                 client, "explain_offset", cluster="orders", topic=names.topic, partition=0, offset=LSO
             ),
-            "tools": [one.model_dump() for one in (await client.list_tools()).tools],
-            "resources": [one.model_dump() for one in (await client.list_resources()).resources],
+            "tools": [tool.model_dump() for tool in (await client.list_tools()).tools],
+            "resources": [resource.model_dump() for resource in (await client.list_resources()).resources],
             "instructions": client.instructions,
         }
 

@@ -79,7 +79,7 @@ def test_an_incident_is_understood_in_three_calls(cluster: WithPartitions, trans
     (place,) = blocked["partitions"]
     assert (place["topic"], place["partition"], place["relation"], place["lag_to_lso"]) == ("orders", 0, "stopped", 0)
     assert place["held_up_by"]["start_offset"] == LSO
-    assert [one["id"] for one in place["findings"]] == [finding["id"]]
+    assert [finding["id"] for finding in place["findings"]] == [finding["id"]]
 
     assert (history["transactional_id"], history["producer_epoch"], history["counts"]["commits"]) == ("pay", 4, 3)
     assert history["counts"]["aborts"]["unattributed"] == 1

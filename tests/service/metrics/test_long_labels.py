@@ -54,7 +54,7 @@ def of(cluster: WithPartitions) -> Samples:
 def test_no_label_is_longer_than_256_bytes_and_two_ids_stay_two_series(cluster: WithPartitions) -> None:
     found = of(cluster)
     texts = [(name, label, text) for name, labels in found for label, text in labels]
-    assert [one for one in texts if len(one[2].encode()) > LABEL_BYTES] == []
+    assert [text for text in texts if len(text[2].encode()) > LABEL_BYTES] == []
 
     def values(name: str, label: str) -> set[str]:
         return {text for metric, its_label, text in texts if (metric, its_label) == (f"kafka_txn_{name}", label)}

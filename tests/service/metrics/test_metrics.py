@@ -457,7 +457,9 @@ def test_a_mute_shows_until_its_end(cluster: WithPartitions, shown: Callable[[in
         *(hanging_finding(n, muted_until_ms=until) for n, until in ((0, SEEN_MS + 5_000), (1, None), (2, None)))
     )
     with cluster.engine.begin() as connection:
-        by_partition = {one.subject.partition: one.id for one in longest_open(connection, cluster.id, Kind.HANGING, 3)}
+        by_partition = {
+            finding.subject.partition: finding.id for finding in longest_open(connection, cluster.id, Kind.HANGING, 3)
+        }
         wish = Wish(by_partition[1], None, None, SEEN_MS + 9_000, "known")
         set_mute(connection, cluster.id, wish, AuditEvent(SEEN_MS, Action.MUTE, Outcome.SET, "ann"))
     first, rule_is_over, all_is_over = (

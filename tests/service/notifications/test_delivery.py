@@ -60,12 +60,12 @@ def started(cluster: WithFindings, held: Lease, wanted: Selection | None = None,
 
 
 def events(batch: Batch) -> list[str]:
-    return [one.event for one in batch.notifications]
+    return [notification.event for notification in batch.notifications]
 
 
 def state_of(cluster: WithFindings, name: str = "mail") -> ReceiverState:
     with cluster.engine.connect() as connection:
-        return next(one for one in receivers.read_receivers(connection) if one.name == name)
+        return next(receiver for receiver in receivers.read_receivers(connection) if receiver.name == name)
 
 
 def test_opening_and_end_come_in_order_until_they_are_taken(cluster: WithFindings, held: Lease) -> None:
@@ -258,4 +258,4 @@ def test_a_receiver_that_is_configured_no_longer_is_forgotten(cluster: WithFindi
     started(cluster, held, name="chat")
     with cluster.engine.begin() as connection:
         receivers.keep_only(connection, ["chat"])
-        assert [one.name for one in receivers.read_receivers(connection)] == ["chat"]
+        assert [receiver.name for receiver in receivers.read_receivers(connection)] == ["chat"]

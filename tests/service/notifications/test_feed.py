@@ -35,7 +35,7 @@ class Streams:
 
     def __init__(self, url: str) -> None:
         self.engine = open_reader(url)
-        self.feed = EventFeed(Store(self.engine).read, lambda one: one.event)
+        self.feed = EventFeed(Store(self.engine).read, lambda event: event.event)
         self.asked = 0
         event.listen(self.engine, "begin", self._count)
 
@@ -98,7 +98,7 @@ def test_a_stream_far_behind_reads_all_old_events_and_then_new_ones(
     """The stream of a slow or returning client can be behind the events in memory. The stream then reads the older
     events from the store."""
     monkeypatch.setattr(feed, "AT_ONCE", 3)
-    streams.feed = EventFeed(Store(streams.engine).read, lambda one: one.event, kept=2)
+    streams.feed = EventFeed(Store(streams.engine).read, lambda event: event.event, kept=2)
     happen(cluster, 10)
 
     async def listen() -> tuple[list[int], list[int], list[int]]:
@@ -126,8 +126,8 @@ def test_an_unavailable_store_ends_the_streams_and_a_new_one_begins(cluster: Wit
         raise StoreError("gone")
 
     async def listen() -> tuple[bool, bool, list[int]]:
-        one, other = streams.feed.follow(0), streams.feed.follow(0)
-        waiting = [asyncio.create_task(ended(stream)) for stream in (one, other)]
+        async_iterator, other = streams.feed.follow(0), streams.feed.follow(0)
+        waiting = [asyncio.create_task(ended(stream)) for stream in (async_iterator, other)]
         await asyncio.sleep(0)
         event.listen(streams.engine, "begin", refuse)
         both = await asyncio.gather(*waiting)
@@ -223,4 +223,4 @@ def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: P
         with reader.connect() as connection:
             reported = events_after(connection, 0, 10)
         reader.dispose()
-    assert [(one.sequence, one.cluster) for one in reported] == [(1, "first"), (2, "second")]
+    assert [(event.sequence, event.cluster) for event in reported] == [(1, "first"), (2, "second")]

@@ -46,13 +46,13 @@ class Notebook(Receiver):
 
     def send(self, notifications: Sequence[Notification]) -> None:
         self.messages.append(len(notifications))
-        for number, one in enumerate(notifications):
+        for number, notification in enumerate(notifications):
             try:
                 self._fails(len(self.taken))
             except Undelivered as error:
                 error.taken = number
                 raise
-            self.taken.append((one.finding.id, one.event))
+            self.taken.append((notification.finding.id, notification.event))
 
     def repeat(self, notifications: Sequence[Notification]) -> None:
         assert notifications
@@ -65,8 +65,8 @@ class Notebook(Receiver):
 @contextmanager
 def notifying(cluster: WithFindings, **named: Notebook) -> Iterator[None]:
     configured = [
-        Configured(Outbox(cluster.engine, cluster.engine, name, "webhook", Selection(Severity.INFO), render), one)
-        for name, one in named.items()
+        Configured(Outbox(cluster.engine, cluster.engine, name, "webhook", Selection(Severity.INFO), render), notebook)
+        for name, notebook in named.items()
     ]
     running = Notifier(cluster.engine, configured, lambda: NOW_MS, time.monotonic)
     running.start()
@@ -78,7 +78,7 @@ def notifying(cluster: WithFindings, **named: Notebook) -> Iterator[None]:
 
 def states(cluster: WithFindings) -> dict[str, ReceiverState]:
     with cluster.engine.connect() as connection:
-        return {one.name: one for one in receivers.read_receivers(connection)}
+        return {receiver.name: receiver for receiver in receivers.read_receivers(connection)}
 
 
 def are_known(cluster: WithFindings, *names: str) -> None:

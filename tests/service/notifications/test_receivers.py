@@ -72,7 +72,7 @@ def test_two_events_under_one_number_are_two_messages(server: Endpoint) -> None:
     for this end. Both events have the number of the newest event in the store. A receiver that drops messages with a
     known id must not drop the second one."""
     receiver("webhook", server.url).send([notification(7), notification(7, "resolved")])
-    opened, resolved = ({name.lower(): value for name, value in one.headers.items()} for one in server.requests)
+    opened, resolved = ({name.lower(): value for name, value in request.headers.items()} for request in server.requests)
     assert opened["webhook-id"] != resolved["webhook-id"]
 
 

@@ -140,11 +140,14 @@ def decoded(path: str, headers: Mapping[str, str], body: bytes) -> Taken:
 
 
 def texts(attributes: Iterable[KeyValue]) -> dict[str, str]:
-    return {one.key: one.value.string_value for one in attributes}
+    return {attribute.key: attribute.value.string_value for attribute in attributes}
 
 
 def values(span: Span) -> dict[str, Any]:
-    return {one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in span.attributes}
+    return {
+        attribute.key: getattr(attribute.value, str(attribute.value.WhichOneof("value")))
+        for attribute in span.attributes
+    }
 
 
 def samples(metrics: Iterable[Metric]) -> Samples:
@@ -153,13 +156,13 @@ def samples(metrics: Iterable[Metric]) -> Samples:
     for metric in metrics:
         for point in (*metric.sum.data_points, *metric.gauge.data_points):
             found[metric.name, frozenset(texts(point.attributes).items())] = point.as_double
-        for one in metric.histogram.data_points:
-            labels = texts(one.attributes)
-            bounds = [*map(str, one.explicit_bounds), "+Inf"]
-            for bound, count in zip(bounds, accumulate(one.bucket_counts), strict=True):
+        for data_point in metric.histogram.data_points:
+            labels = texts(data_point.attributes)
+            bounds = [*map(str, data_point.explicit_bounds), "+Inf"]
+            for bound, count in zip(bounds, accumulate(data_point.bucket_counts), strict=True):
                 found[f"{metric.name}_bucket", frozenset({**labels, "le": bound}.items())] = count
-            found[f"{metric.name}_sum", frozenset(labels.items())] = one.sum
-            found[f"{metric.name}_count", frozenset(labels.items())] = one.count
+            found[f"{metric.name}_sum", frozenset(labels.items())] = data_point.sum
+            found[f"{metric.name}_count", frozenset(labels.items())] = data_point.count
     return found
 
 

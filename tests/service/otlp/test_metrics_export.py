@@ -87,7 +87,11 @@ def wait_for(what: str, probe: Callable[[], object]) -> None:
 
 def on_the_page(metrics: Metrics) -> Samples:
     text = metrics.render("", "", NOW_MS)[0].decode()
-    return {(one.name, frozenset(one.labels.items())): one.value for family in parse(text) for one in family.samples}
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in parse(text)
+        for sample in family.samples
+    }
 
 
 def the_metric(of: tuple[Metric, ...], name: str) -> Metric:
@@ -143,7 +147,7 @@ def test_a_counter_begins_when_counting_began(cluster: WithPartitions, metrics: 
 def test_units_are_those_of_the_names(cluster: WithPartitions, metrics: Metrics) -> None:
     with receiver() as to, exporting(cluster, metrics, table_of(to)):
         wait_for("both kinds of metrics", lambda: to.of_store and to.of_process)
-        units = {one.name: one.unit for one in (*to.of_store[0].metrics, *to.of_process[0].metrics)}
+        units = {metric.name: metric.unit for metric in (*to.of_store[0].metrics, *to.of_process[0].metrics)}
     assert units["kafka_txn_duration_seconds"] == units[CPU] == "s"
     assert units["kafka_txn_pipeline_bytes_total"] == "By"
     assert units["kafka_txn_source_coverage_ratio"] == "1"
@@ -282,7 +286,7 @@ def test_an_endpoint_that_does_not_answer_does_not_hold_up_the_end(cluster: With
         exporter.stop(1.0)
         assert time.monotonic() - began < 5
         to.works.set()
-        for thread in [one for one in threading.enumerate() if "OTLP" in one.name]:
+        for thread in [thread for thread in threading.enumerate() if "OTLP" in thread.name]:
             thread.join(LIMIT_S)
 
 

@@ -110,7 +110,7 @@ def timed_out(offset: int = 0, key: bytes = b"pay", ended_ms: int = ENDED_MS) ->
 
 
 def aborts(number: int, first: int = 0) -> list[Entry]:
-    return [one for n in range(first, number) for one in aborted(3 * n, ENDED_MS + n, b"pay-%03d" % n)]
+    return [entry for n in range(first, number) for entry in aborted(3 * n, ENDED_MS + n, b"pay-%03d" % n)]
 
 
 def roots(to: Receiver) -> list[Span]:
@@ -126,7 +126,7 @@ def ids(to: Receiver) -> list[str]:
 
 
 def dropped(metrics: Metrics, reason: DropReason) -> float:
-    (family,) = (one for one in metrics.own() if one.name == "kafka_txn_otlp_dropped")
+    (family,) = (metric for metric in metrics.own() if metric.name == "kafka_txn_otlp_dropped")
     wanted = {"signal": "traces", "reason": reason}
     return next((sample.value for sample in family.samples if sample.labels == wanted), 0)
 
@@ -184,8 +184,8 @@ def test_a_transaction_that_timed_out_is_a_trace_with_its_phases_and_markers(
     assert by_name["open"].parent_span_id == completing.parent_span_id == root.span_id
     assert by_name["open"].end_time_unix_nano == completing.start_time_unix_nano == (ENDED_MS - 200) * 1_000_000
     markers = {values(span)["messaging.destination.partition.id"]: span for span in spans if span.name == "marker"}
-    assert {one.parent_span_id for one in markers.values()} == {completing.span_id}
-    assert {key: one.end_time_unix_nano // 1_000_000 - ENDED_MS for key, one in markers.items()} == {
+    assert {marker.parent_span_id for marker in markers.values()} == {completing.span_id}
+    assert {key: span.end_time_unix_nano // 1_000_000 - ENDED_MS for key, span in markers.items()} == {
         "0": -150,
         "3": -20,
     }
@@ -229,8 +229,8 @@ def test_a_hanging_transaction_is_shown_when_it_is_found_and_when_it_ends(
 
 def test_a_start_that_is_not_known_is_not_made_up(cluster: WithPartitions, metrics: Metrics) -> None:
     _, prepare, complete = aborted(0, ENDED_MS)
-    unknown = [one._replace(record=one.record._replace(start_ms=-1)) for one in (prepare, complete)]
-    moved = [one._replace(record=one.record._replace(offset=at)) for at, one in enumerate(unknown)]
+    unknown = [entry._replace(record=entry.record._replace(start_ms=-1)) for entry in (prepare, complete)]
+    moved = [entry._replace(record=entry.record._replace(offset=at)) for at, entry in enumerate(unknown)]
     with after(cluster, metrics, lambda: write(cluster, moved)) as to:
         wait_for("the trace", lambda: to.taken)
         (root,) = roots(to)
@@ -300,7 +300,9 @@ def test_an_endpoint_that_is_away_for_a_while_misses_nothing(
 
 def test_a_trace_that_is_refused_is_dropped_and_counted_alone(cluster: WithPartitions, metrics: Metrics) -> None:
     with receiver() as to:
-        to.refuses = lambda request: any(values(one)["txnscope.transactional_id"] == "pay-004" for one in request.spans)
+        to.refuses = lambda request: any(
+            values(span)["txnscope.transactional_id"] == "pay-004" for span in request.spans
+        )
         with exporting(cluster, metrics, to):
             write(cluster, aborts(10))
             wait_for("the last trace", lambda: "pay-009" in ids(to))

@@ -25,7 +25,7 @@ class Client:
 
 def added(book: HeldConnections, number: int, peer: str) -> list[Client]:
     clients = [Client(peer) for _ in range(number)]
-    assert all(book.add(one) for one in clients)
+    assert all(book.add(client) for client in clients)
     return clients
 
 
@@ -35,21 +35,21 @@ def test_the_connection_that_waits_longest_is_closed() -> None:
     book.set_waiting(a[0], waits=False)
     book.set_waiting(a[0], waits=True)  # a[0] waits again after its answer, for the shortest time of all
     assert book.add(Client("c"))
-    assert [one.is_open for one in (*a, *b)] == [True, False, True, True, True, True]
+    assert [client.is_open for client in (*a, *b)] == [True, False, True, True, True, True]
 
 
 def test_a_peer_with_half_of_the_places_loses_a_connection_of_its_own() -> None:
     book = HeldConnections(6)
     other, mine = added(book, 1, "other"), added(book, 3, "mine")
     assert book.add(Client("mine"))
-    assert [one.is_open for one in (*other, *mine)] == [True, False, True, True]
+    assert [client.is_open for client in (*other, *mine)] == [True, False, True, True]
 
 
 def test_a_connection_with_a_request_in_work_is_never_closed() -> None:
     book = HeldConnections(4)
     busy = [*added(book, 2, "a"), *added(book, 2, "b")]
-    for one in busy:
-        book.set_waiting(one, waits=False)
+    for client in busy:
+        book.set_waiting(client, waits=False)
     assert not book.add(Client("c"))
     assert all(one.is_open for one in busy)
     book.remove(busy[0])

@@ -108,7 +108,7 @@ def test_a_malformed_body_is_answered_once(running: Running, caplog: pytest.LogC
     client.sendall(b"no length\r\n")
     assert everything(client).startswith(b"HTTP/1.1 400")
     wait_until_equal(lambda: len(running.server.server_state.tasks), 0, "number of requests being handled")
-    assert [one for one in caplog.records if one.exc_info] == []
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def test_a_requested_upgrade_is_ignored_without_a_log_line(running: Running, caplog: pytest.LogCaptureFixture) -> None:

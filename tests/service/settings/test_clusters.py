@@ -89,7 +89,7 @@ def test_the_cluster_flag_chooses_one_cluster() -> None:
 
 def test_the_service_has_the_brokers_of_each_cluster() -> None:
     clients = service_clients(settings())
-    assert {name: one.bootstrap_servers for name, one in clients.by_name.items()} == {
+    assert {name: settings.bootstrap_servers for name, settings in clients.by_name.items()} == {
         "orders": ("orders-1:9092",),
         "billing": ("billing-1:9092",),
     }

@@ -85,7 +85,7 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
     durations: list[Durations] = []
     for key, of_id in sorted(by_id.items()):
         joined = False
-        for _, group in groupby(of_id, lambda one: one.record.producer_id):
+        for _, group in groupby(of_id, lambda entry: entry.record.producer_id):
             records = list(group)
             last = records[-1]
             topics = last.participants if last.record.state in states.OPEN else ()
@@ -94,7 +94,7 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             runs.append(Run(partition, key, records[0].record, last.record, joined, len(records), topics, *end))
             joined = True
         is_first_prepare = False  # unknown: the record before the first one is not in this batch
-        for before, after in pairwise(one.record for one in of_id):
+        for before, after in pairwise(entry.record for entry in of_id):
             is_step = not transitions.is_plain(before, after) or (is_completion(before, after) and not is_first_prepare)
             if is_step:
                 steps.append(Step(partition, key, before, after))

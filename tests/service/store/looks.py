@@ -54,7 +54,7 @@ class Watched:
         the time of the batch's newest sample, or at NOW_MS if the batch has no sample."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
-        observed_at_ms = max((one.observed_at_ms for one in looks), default=NOW_MS)
+        observed_at_ms = max((look.observed_at_ms for look in looks), default=NOW_MS)
         batch = PartitionsBatch(observed_at_ms, looks, reads)._replace(**more)
         return self.writer.apply(batch, now_ms or batch.observed_at_ms)
 
@@ -73,4 +73,4 @@ class Watched:
 
     def open(self) -> dict[int, tuple[int, int]]:
         """Returns a mapping from each producer id with an open entry to the entry's (first seen, start offset)."""
-        return {one.producer_id: (one.first_seen_ms, one.start_offset) for one in self.entries()}
+        return {entry.producer_id: (entry.first_seen_ms, entry.start_offset) for entry in self.entries()}

@@ -54,9 +54,9 @@ def test_a_name_has_one_valid_key_and_keeps_its_revoked_ones(cluster: Cluster) -
         api_keys.revoke(cluster.engine, "ann", "bob", NOW_MS)
     with cluster.engine.connect() as connection:
         assert api_keys.read_valid(connection) == []
-        assert [(one.name, one.revoked_by) for one in api_keys.read_all(connection)] == [("ann", "bob")] * 2
+        assert [(key_row.name, key_row.revoked_by) for key_row in api_keys.read_all(connection)] == [("ann", "bob")] * 2
     reported = audited(cluster.engine, cluster.id, with_service=True)
-    assert [(one.outcome, one.who, one.subject) for one in reported] == [
+    assert [(event.outcome, event.who, event.subject) for event in reported] == [
         ("revoked", "bob", "ann"),
         ("created", "root", "ann"),
     ] * 2
@@ -82,8 +82,8 @@ def test_one_of_two_simultaneous_keys_of_one_name_is_refused(cluster: Cluster) -
 
 def test_texts_of_the_audit_are_printable_and_bounded(cluster: Cluster) -> None:
     audit_events.record(cluster.engine, None, [EVENT._replace(who="a\nb", detail="x" * 5_000)])
-    (one,) = audited(cluster.engine, cluster.id, with_service=True)
-    assert (one.who, len(one.detail or "")) == ("a\\nb", 1_000)
+    (event,) = audited(cluster.engine, cluster.id, with_service=True)
+    assert (event.who, len(event.detail or "")) == ("a\\nb", 1_000)
 
 
 def test_an_audit_event_of_an_unknown_cluster_belongs_to_the_service(cluster: Cluster) -> None:
@@ -91,9 +91,9 @@ def test_an_audit_event_of_an_unknown_cluster_belongs_to_the_service(cluster: Cl
     with cluster.engine.connect() as connection:
         (name,) = connection.scalars(select(schema.clusters.c.name))
     audit_events.record(cluster.engine, name, [EVENT._replace(who="bob")])
-    assert [one.who for one in audited(cluster.engine, cluster.id)] == ["bob"]
-    assert [one.who for one in audited(cluster.engine, cluster.id, with_service=True)] == ["bob", "ann"]
-    assert [one.who for one in audited(cluster.engine, cluster.id, who="ann", with_service=True)] == ["ann"]
+    assert [event.who for event in audited(cluster.engine, cluster.id)] == ["bob"]
+    assert [event.who for event in audited(cluster.engine, cluster.id, with_service=True)] == ["bob", "ann"]
+    assert [event.who for event in audited(cluster.engine, cluster.id, who="ann", with_service=True)] == ["ann"]
 
 
 def test_audit_and_mutes_are_kept_for_more_than_a_year(cluster: Cluster) -> None:

@@ -48,7 +48,7 @@ def assign(cluster: Cluster, assigned: Mapping[bytes, Assigned], now_ms: int = N
 
 def seen(cluster: Cluster) -> dict[str, ApplicationRow]:
     with cluster.engine.connect() as connection:
-        return {one.name: one for one in applications.all_applications(connection, cluster.id)}
+        return {application.name: application for application in applications.all_applications(connection, cluster.id)}
 
 
 def assert_counts_are_right(cluster: Cluster) -> None:
@@ -69,13 +69,18 @@ def test_ids_count_for_their_application_by_state(cluster: Cluster) -> None:
     cluster.start({0: 0})
     apply(cluster, [entry(0, states.ONGOING, b"a", start_ms=NOW_MS - 5_000), entry(1, states.EMPTY, b"b", pid=8)])
     assign(cluster, {b"a": SHOP, b"b": SHOP})
-    one = seen(cluster)["shop"]
-    assert one.states == {states.ONGOING: 1, states.EMPTY: 1}
-    assert (one.kinds, one.ids, one.open, one.oldest_open_ms) == ((Framework.KAFKA_STREAMS,), 2, 1, NOW_MS - 5_000)
+    application_row = seen(cluster)["shop"]
+    assert application_row.states == {states.ONGOING: 1, states.EMPTY: 1}
+    assert (application_row.kinds, application_row.ids, application_row.open, application_row.oldest_open_ms) == (
+        (Framework.KAFKA_STREAMS,),
+        2,
+        1,
+        NOW_MS - 5_000,
+    )
     apply(cluster, transaction(2, b"a", start_ms=NOW_MS - 5_000)[1:], 2)
-    one = seen(cluster)["shop"]
-    assert one.states == {states.COMPLETE_COMMIT: 1, states.EMPTY: 1}
-    assert (one.open, one.oldest_open_ms, one.commits) == (0, None, 1)
+    application_row = seen(cluster)["shop"]
+    assert application_row.states == {states.COMPLETE_COMMIT: 1, states.EMPTY: 1}
+    assert (application_row.open, application_row.oldest_open_ms, application_row.commits) == (0, None, 1)
 
 
 def test_ends_before_the_first_examination_count_once(cluster: Cluster) -> None:
@@ -152,12 +157,12 @@ def test_ids_of_a_first_read_are_examined_without_being_new(cluster: Cluster) ->
     cluster.start({0: 0})
     apply(cluster, [entry(0, states.EMPTY)])
     with cluster.engine.connect() as connection:
-        assert [one.display for one in application_inputs.new_ids(connection, cluster.id, 10)] == ["pay"]
+        assert [new_id.display for new_id in application_inputs.new_ids(connection, cluster.id, 10)] == ["pay"]
     assign(cluster, {b"pay": UNASSIGNED})
     with cluster.engine.connect() as connection:
         assert application_inputs.new_ids(connection, cluster.id, 10) == []
-        (one,) = application_inputs.ids_after(connection, cluster.id, b"", 10)
-    assert (one.display, one.application, one.is_examined) == ("pay", None, True)
+        (to_examine,) = application_inputs.ids_after(connection, cluster.id, b"", 10)
+    assert (to_examine.display, to_examine.application, to_examine.is_examined) == ("pay", None, True)
 
 
 def test_a_replaced_driver_assigns_nothing(cluster: Cluster) -> None:

@@ -65,8 +65,8 @@ def test_the_number_of_undecoded_ids_that_are_read_is_bounded(cluster: Cluster) 
     apply(cluster, [entry(n, states.UNKNOWN, b"id-%d" % n) for n in range(number)], rejects=rejects)
     with cluster.engine.connect() as connection:
         some = judge_inputs.undecoded(connection, cluster.id, NONE_MS)
-        ((one,), unread) = some
-        assert (len(one.names), len(one.rejects), unread) == (number - MORE, number - MORE, MORE)
+        ((undecoded,), unread) = some
+        assert (len(undecoded.names), len(undecoded.rejects), unread) == (number - MORE, number - MORE, MORE)
 
 
 def test_the_number_of_events_that_are_read_is_bounded_by_cause(
@@ -86,8 +86,8 @@ def test_the_number_of_events_that_are_read_is_bounded_by_cause(
         assert id_events.new_events(connection, cluster.id, newest, newest) == ([], {})
     assert len(new.read) == 2
     all_ = {CauseCode.INITIALIZED: 5, CauseCode.EXPIRY: 5}
-    for one in new.read:
-        all_[one.cause] -= 1
+    for event in new.read:
+        all_[event.cause] -= 1
     assert dict(new.unread) == all_
 
 
@@ -107,11 +107,11 @@ def test_the_findings_resolved_last_are_read_and_all_are_counted(cluster: Cluste
         seen = RoundResult((observe(name=b"id-%d" % n),), frozenset())
         opened = reconcile({}, seen, NOW_MS + n, "kafka")
         writer.save(opened, NOW_MS + n)
-        known = {(one.finding.kind, one.finding.subject): one.finding for one in opened}
+        known = {(change.finding.kind, change.finding.subject): change.finding for change in opened}
         writer.save(reconcile(known, nothing, NOW_MS + 100 - n, "kafka"), NOW_MS + 100 - n)
     with cluster.engine.connect() as connection:
         shown = findings.resolved_last(connection, cluster.id, NOW_MS + 97, 2)
-        assert [one.life.resolved_at_ms for one in shown] == [NOW_MS + 100, NOW_MS + 99]
+        assert [finding.life.resolved_at_ms for finding in shown] == [NOW_MS + 100, NOW_MS + 99]
         assert findings.count_resolved(connection, cluster.id, NOW_MS + 97) == 4
         assert findings.resolved_last(connection, cluster.id, NOW_MS + 101, 2) == []
 

@@ -51,8 +51,8 @@ def test_a_renamed_cluster_continues_under_its_new_name(engine: Engine) -> None:
 def test_one_of_two_names_bound_at_once_gets_the_kafka_cluster(engine: Engine, url: str) -> None:
     engines = [open_engine(patient(url)) for _ in range(6)]
     with ThreadPoolExecutor(len(engines)) as at_once:
-        asked = [at_once.submit(clusters.bind, one, f"name-{n}", "abc", NOW_MS) for n, one in enumerate(engines)]
-        refused = [isinstance(one.exception(LIMIT_S), ClusterMismatch) for one in asked]
+        asked = [at_once.submit(clusters.bind, engine, f"name-{n}", "abc", NOW_MS) for n, engine in enumerate(engines)]
+        refused = [isinstance(future.exception(LIMIT_S), ClusterMismatch) for future in asked]
     assert sorted(refused) == [False, True, True, True, True, True]
     assert names(engine) == [f"name-{refused.index(False)}"]
     for one in engines:

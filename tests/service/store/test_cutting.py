@@ -302,7 +302,7 @@ def test_a_tombstone_in_the_old_partition_leaves_a_moved_id_alive(engine: Engine
     cluster.writer.apply(as_lone(tombstone), NOW_MS)
     assert row(engine, cluster.id, b"open")["partition"] == 0
     assert row(engine, cluster.id, b"open")["state"] == states.ONGOING
-    assert {one["partition"] for one in rows(engine, coordinator_states, cluster.id)} == {0}
+    assert {row["partition"] for row in rows(engine, coordinator_states, cluster.id)} == {0}
 
 
 def test_a_producer_id_whose_id_was_deleted_keeps_its_history(engine: Engine, cluster: Cluster) -> None:
@@ -314,13 +314,14 @@ def test_a_producer_id_whose_id_was_deleted_keeps_its_history(engine: Engine, cl
         connection.execute(insert(producer_ids), known)
     cluster.writer.apply(as_lone(HISTORY), NOW_MS)
     assert len(rows(engine, transactional_ids, cluster.id)) == len(LONE_IDS)
-    (again,) = (one for one in rows(engine, producer_ids, cluster.id) if one["producer_id"] == 2)
+    (again,) = (row for row in rows(engine, producer_ids, cluster.id) if row["producer_id"] == 2)
     assert (again["first_seen_ms"], again["last_seen_ms"]) == (5, LONE_IDS[1].record.timestamp_ms)
 
 
 def test_the_first_record_of_a_chosen_id_is_no_transition(engine: Engine, new_cluster: Callable[[], Cluster]) -> None:
     reported = batch(
-        [one._replace(record=one.record._replace(timestamp_ms=NOW_MS)) for one in LONE_IDS], HISTORY.ranges[0]
+        [lone_id._replace(record=lone_id.record._replace(timestamp_ms=NOW_MS)) for lone_id in LONE_IDS],
+        HISTORY.ranges[0],
     )
     for same in (reported, as_lone(reported)):
         cluster = new_cluster()

@@ -55,7 +55,7 @@ def why(
 def test_a_marker_matches_the_row_of_an_abort_or_the_minute_of_a_commit(cluster: Cluster) -> None:
     log = [entry(0, states.EMPTY, at_ms=MINUTE - 600_000), *committed(1, MINUTE - 300_000), *committed(4, MINUTE)]
     log += [*aborted(7, MINUTE - 200_000), *committed(10, MINUTE - 100_000, markers_ms=30_000)]
-    apply(cluster, sorted(log, key=lambda one: one.record.timestamp_ms))
+    apply(cluster, sorted(log, key=lambda entry: entry.record.timestamp_ms))
     everything = KnownPeriod(0, 2**62)
     assert why(cluster, MarkerType.COMMIT, MINUTE - 300_005, known=everything) == COMMIT
     assert why(cluster, MarkerType.COMMIT, MINUTE - 5, known=everything) == COMMIT
@@ -120,10 +120,10 @@ def test_a_history_that_is_too_long_returns_the_time_it_begins(
     monkeypatch.setattr(decisions, "_MOST_ROWS", 3)
     with cluster.engine.connect() as connection:
         found = coordinator_decisions(connection, cluster.id, b"pay", 7, MINUTE - 1_200_000, MINUTE)
-        assert [one.from_ms for one in found.decisions] == [MINUTE - 1_200_010]
+        assert [decision.from_ms for decision in found.decisions] == [MINUTE - 1_200_010]
         assert found.since_ms == MINUTE - 1_800_000
         earlier = coordinator_decisions(connection, cluster.id, b"pay", 7, MINUTE - 3_000_000, MINUTE - 2_400_000)
-        assert [one.from_ms for one in earlier.decisions] == [MINUTE - 2_400_010]
+        assert [decision.from_ms for decision in earlier.decisions] == [MINUTE - 2_400_010]
 
 
 def all_known(cluster: Cluster, connection: Connection) -> KnownPeriod | None:
@@ -174,8 +174,11 @@ def test_findings_of_hanging_transactions_are_found_by_partition(cluster: Cluste
                 .values(status=Status.RESOLVED, resolved_at_ms=NOW_MS + 9_000, resolution=resolution)
             )
     with cluster.engine.connect() as connection:
-        found = {one.producer_id: one for one in hanging_transactions(connection, cluster.id, "orders", 3)}
-    assert {pid: (one.start_offset, one.is_open) for pid, one in found.items()} == {
+        found = {
+            hanging_transaction.producer_id: hanging_transaction
+            for hanging_transaction in hanging_transactions(connection, cluster.id, "orders", 3)
+        }
+    assert {pid: (transaction.start_offset, transaction.is_open) for pid, transaction in found.items()} == {
         7: (40, True),
         8: (50, False),
         9: (60, False),

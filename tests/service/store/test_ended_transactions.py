@@ -71,21 +71,21 @@ def test_aborts_and_slow_commits_are_ends_and_ordinary_commits_are_none(cluster:
         b"aborted": CauseCode.CLIENT_ABORT,
         b"slow": CauseCode.COMMIT,
     }
-    for one in ends:
-        assert one.prepared is not None
-        assert one.prepared.duration_ms == 100
-        assert one.prepared.offset == one.completed.offset - 1
-        assert (one.cluster, one.log_partition) == ("cluster-0", 0)
+    for end in ends:
+        assert end.prepared is not None
+        assert end.prepared.duration_ms == 100
+        assert end.prepared.offset == end.completed.offset - 1
+        assert (end.cluster, end.log_partition) == ("cluster-0", 0)
 
 
 def test_ends_are_read_in_pages_without_a_gap(cluster: Cluster) -> None:
-    written(cluster, [one for number in range(7) for one in aborted(3 * number, ENDED_MS, b"pay-%d" % number)])
+    written(cluster, [entry for number in range(7) for entry in aborted(3 * number, ENDED_MS, b"pay-%d" % number)])
     found, after, is_all = [], 0, False
     with cluster.engine.connect() as connection:
         newest = numbers_known(connection)[1]
         while not is_all:
             page = read_ends(connection, after, newest, 3)
-            found += [one.transactional_id for one in page.ends]
+            found += [end.transactional_id for end in page.ends]
             after, is_all = page.up_to, page.is_all
     assert found == [b"pay-%d" % number for number in range(7)]
     assert after == newest
@@ -110,7 +110,7 @@ def test_a_marker_belongs_to_the_end_of_its_producer_epoch_and_time(cluster: Clu
         for number, other in enumerate(others):
             connection.execute(insert(schema.partition_markers).values(marker(cluster, offset=number, **other)))
         connection.execute(insert(schema.partition_markers).values(marker(cluster, offset=99)))
-        assert [(one.topic, one.offset) for one in read_markers(connection, end)] == [("orders", 99)]
+        assert [(marker.topic, marker.offset) for marker in read_markers(connection, end)] == [("orders", 99)]
 
 
 def test_the_finding_that_counts_an_end_is_found(cluster: Cluster) -> None:

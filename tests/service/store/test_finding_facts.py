@@ -63,7 +63,7 @@ def test_a_damaged_finding_hides_no_other_and_the_next_round_repairs_it(seen: Wi
         connection.execute(update(findings).where(findings.c.kind == Kind.OVERDUE).values(facts='[{"later": 1}]'))
     with seen.engine.connect() as connection:
         page, _ = read_findings.read_page(connection, seen.id, FindingSelection(), None, 10)
-    assert {one.kind: one.observation.title for one in page} == {
+    assert {finding.kind: finding.observation.title for finding in page} == {
         Kind.OVERDUE: "overdue_transaction: the facts of this finding cannot be read from the store, so they cannot be"
         " described",
         Kind.EXPIRING: other.title,

@@ -22,7 +22,9 @@ def seen(group: str = "readers", offset: int = 100, partition: int = 0, **more: 
 def groups(cluster: Cluster, *places: tuple[str, int]) -> list[GroupOffset]:
     with cluster.engine.connect() as connection:
         found = partitions.groups(connection, cluster.id)
-    return [one for one in found if not places or (one.topic, one.partition) in places]
+    return [
+        group_offset for group_offset in found if not places or (group_offset.topic, group_offset.partition) in places
+    ]
 
 
 @pytest.fixture
@@ -40,8 +42,8 @@ def test_a_group_is_unchanged_since_its_offset_was_first_seen(cluster: Cluster, 
 
 
 def advances(cluster: Cluster) -> int:
-    (one,) = groups(cluster)
-    return one.advances
+    (group_offset,) = groups(cluster)
+    return group_offset.advances
 
 
 def test_only_steps_above_the_lso_with_members_count_as_advances(cluster: Cluster, writer: GroupWriter) -> None:
@@ -72,23 +74,25 @@ def test_the_start_of_unread_records_is_kept_while_the_offset_stays(cluster: Clu
     assert since(NOW_MS + 3, 71, True) == NOW_MS + 3
     assert since(NOW_MS + 4, 71, False) is None
     writer.replace([seen(offset=71)], NOW_MS + 5)
-    (one,) = groups(cluster)
-    assert (one.lso, one.has_records_ahead) == (60, False), "without a later sample, the last known answer stays"
+    (group_offset,) = groups(cluster)
+    assert (group_offset.lso, group_offset.has_records_ahead) == (60, False), (
+        "without a later sample, the last known answer stays"
+    )
     writer.replace([seen(offset=72)], NOW_MS + 6)
     assert [row.has_records_ahead for row in groups(cluster)] == [None]
 
 
 def test_the_producer_id_of_a_pending_offset_is_kept(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen(is_unstable=True, producer_id=1 << 40)], NOW_MS)
-    assert [one.producer_id for one in groups(cluster)] == [1 << 40]
+    assert [group.producer_id for group in groups(cluster)] == [1 << 40]
     writer.replace([seen(is_unstable=True)], NOW_MS + 9)
-    assert [(one.producer_id, one.unchanged_since_ms) for one in groups(cluster)] == [(None, NOW_MS)]
+    assert [(group.producer_id, group.unchanged_since_ms) for group in groups(cluster)] == [(None, NOW_MS)]
 
 
 def test_an_unseen_group_is_removed_unless_it_could_not_be_requested(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen("a"), seen("b"), seen("c"), seen("c", partition=1)], NOW_MS)
     writer.replace([seen("c")], NOW_MS + 9, unasked=["b"])
-    assert [(one.group, one.partition, one.observed_at_ms) for one in groups(cluster)] == [
+    assert [(group.group, group.partition, group.observed_at_ms) for group in groups(cluster)] == [
         ("b", 0, NOW_MS),
         ("c", 0, NOW_MS + 9),
     ]
@@ -99,13 +103,18 @@ def test_an_unseen_group_is_removed_unless_it_could_not_be_requested(cluster: Cl
 def test_an_observation_older_than_the_stored_one_is_left_out(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen()], NOW_MS)
     writer.replace([seen("late", 3)], NOW_MS - 1)
-    assert [one.group for one in groups(cluster)] == ["readers"]
+    assert [group.group for group in groups(cluster)] == ["readers"]
 
 
 def test_a_query_returns_the_groups_of_the_requested_partitions(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen(group, partition=n) for group in ("b", "a") for n in (0, 1, 2)], NOW_MS)
     found = groups(cluster, ("orders", 2), ("orders", 0))
-    assert [(one.group, one.partition) for one in found] == [("a", 0), ("a", 2), ("b", 0), ("b", 2)]
+    assert [(group_offset.group, group_offset.partition) for group_offset in found] == [
+        ("a", 0),
+        ("a", 2),
+        ("b", 0),
+        ("b", 2),
+    ]
 
 
 def test_any_group_name_that_kafka_accepts_can_be_stored(cluster: Cluster, writer: GroupWriter) -> None:
@@ -113,9 +122,9 @@ def test_any_group_name_that_kafka_accepts_can_be_stored(cluster: Cluster, write
     writer.replace([seen(name) for name in names], NOW_MS)
     writer.replace([seen(name) for name in names[1:]], NOW_MS + 5, unasked=names[:1])
     found = groups(cluster)
-    assert len({one.group for one in found}) == 4
-    assert {one.unchanged_since_ms for one in found} == {NOW_MS}
-    assert "nul\\x00" in {one.group for one in found}
+    assert len({group_offset.group for group_offset in found}) == 4
+    assert {group_offset.unchanged_since_ms for group_offset in found} == {NOW_MS}
+    assert "nul\\x00" in {group_offset.group for group_offset in found}
 
 
 def test_another_holder_of_the_lease_stops_the_writer(cluster: Cluster, writer: GroupWriter) -> None:

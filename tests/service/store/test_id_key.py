@@ -50,8 +50,8 @@ def test_long_ids_with_the_same_beginning_have_keys_of_their_own() -> None:
     ids = [b"x" * length for length in range(KEY_ID_BYTES, KEY_ID_BYTES + 200)] + [
         b"x" * KEY_ID_BYTES + bytes([n]) for n in range(256)
     ]
-    assert len({id_key(one) for one in ids}) == len(set(ids))
-    assert all(len(id_key(one)) > KEY_ID_BYTES for one in ids[1:]), (
+    assert len({id_key(transactional_id) for transactional_id in ids}) == len(set(ids))
+    assert all(len(id_key(transactional_id)) > KEY_ID_BYTES for transactional_id in ids[1:]), (
         "a short id is its own key, and the key of a long id is longer than any short id, so keys never collide"
     )
 
@@ -227,7 +227,7 @@ def test_bytes_that_are_no_utf_8_find_only_themselves() -> None:
 @pytest.mark.parametrize("text", [r"\u{110000}", r"\ud800", r"\u{d800}", r"\x{gg}", "\\", r"\U00110000", r"\x{"])
 def test_text_that_is_no_displayed_id_is_taken_literally(text: str) -> None:
     assert possible_ids(text)[0] == text.encode()
-    assert all(isinstance(one, bytes) for one in possible_ids(text))
+    assert all(isinstance(possible_id, bytes) for possible_id in possible_ids(text))
 
 
 @given(IDS, st.data())
@@ -240,4 +240,4 @@ def test_a_part_of_an_id_is_found_in_its_displayed_text(raw: bytes, data: st.Dat
         return  # a cut may fall inside text that looks like an escape
     first = data.draw(st.integers(0, len(text)))
     part = text[first : data.draw(st.integers(first, len(text)))]
-    assert any(one in display_id(raw) for one in part_displays(part.encode()))
+    assert any(part_display in display_id(raw) for part_display in part_displays(part.encode()))

@@ -99,7 +99,7 @@ def two_undecodable(cluster: Cluster) -> None:
 
 def two_attempts(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
-        ids = [one.id for one in load(connection, cluster.id, NOW_MS).values()]
+        ids = [finding.id for finding in load(connection, cluster.id, NOW_MS).values()]
     for finding_id in (*ids, "ended"):
         tried = Attempt(NOW_MS, finding_id, "ann", MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.REFUSED)
         audit_events.record_attempt(cluster.engine, cluster.id, tried)

@@ -61,7 +61,7 @@ def counted(cluster: Cluster, topic: str = "pay", partition: int = 0) -> tuple[i
     with cluster.engine.connect() as connection:
         volumes = read_volume(connection, cluster.id, topic, partition, 0)
         markers, _ = read_markers(connection, cluster.id, topic, partition, None, 100)
-    return sum(one.records for one in volumes), len(markers)
+    return sum(volume.records for volume in volumes), len(markers)
 
 
 def status(cluster: Cluster) -> clusters.StatusRow | None:
@@ -101,11 +101,11 @@ def test_volumes_of_successive_reads_add_up(cluster: Cluster, writer: LedgerWrit
 
 def test_a_batch_that_is_applied_again_changes_nothing(cluster: Cluster, writer: LedgerWriter) -> None:
     batches = [batch(span(50, 50)), batch(span(50, 60)), batch(span(60, 63))]
-    for one in batches:
-        writer.apply(one, NOW_MS)
+    for ledger_batch in batches:
+        writer.apply(ledger_batch, NOW_MS)
     before = everything(cluster.engine, cluster.id)
-    for one in batches[1:]:
-        writer.apply(one, NOW_MS)
+    for ledger_batch in batches[1:]:
+        writer.apply(ledger_batch, NOW_MS)
     assert everything(cluster.engine, cluster.id) == before
 
 
@@ -162,7 +162,7 @@ def test_a_recreated_topic_begins_a_generation_and_its_offsets_repeat(cluster: C
     with cluster.engine.connect() as connection:
         markers, _ = read_markers(connection, cluster.id, "pay", 0, None, 10)
         assert tailed_as_of_ms(connection, cluster.id, "pay", 1) is None
-    assert [(one.generation, one.offset) for one in markers] == [(1, 9), (0, 9)]
+    assert [(marker.generation, marker.offset) for marker in markers] == [(1, 9), (0, 9)]
     assert positions(cluster).keys() == {0}
     assert positions(cluster)[0].records == 24, "the number of records read never falls"
 
@@ -227,7 +227,7 @@ def test_pages_of_markers_continue_where_the_last_one_ended(cluster: Cluster, wr
         while True:
             page, after = read_markers(connection, cluster.id, "pay", 0, after, 3)
             assert len(page) <= 3
-            found += [(one.generation, one.offset) for one in page]
+            found += [(marker.generation, marker.offset) for marker in page]
             if after is None:
                 break
     assert found == [(1, 2), (1, 1), (1, 0), (0, 4), (0, 3), (0, 2), (0, 1), (0, 0)]

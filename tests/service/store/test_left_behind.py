@@ -123,7 +123,7 @@ def read_first(cluster: Cluster, found: Logs, partitions: Sequence[int]) -> None
 
 def stored(cluster: Cluster, *leave_out: str) -> list[list[dict[str, Any]]]:
     tables = [rows(cluster.engine, table, cluster.id, *leave_out) for table in TABLES]
-    tables[-1] = [one for one in tables[-1] if one["ids"]]
+    tables[-1] = [table for table in tables[-1] if table["ids"]]
     return tables
 
 

@@ -36,7 +36,7 @@ def test_each_revision_says_since_when_its_tables_can_be_read() -> None:
     scripts = ScriptDirectory(str(migrate._SCRIPTS))
     for script in scripts.walk_revisions():
         since = migrate.readable_since_of(script.revision)
-        before = {one.revision for one in scripts.iterate_revisions(script.revision, "base")}
+        before = {revision.revision for revision in scripts.iterate_revisions(script.revision, "base")}
         assert since in before, f"{script.revision}: {since} is no earlier revision"
 
 
@@ -65,7 +65,8 @@ def tables_at(directory: Path, revision: str) -> dict[str, Any]:
         found = inspect(connection)
         tables = {
             table: {
-                one["name"]: (str(one["type"]), one["nullable"], one["default"]) for one in found.get_columns(table)
+                column["name"]: (str(column["type"]), column["nullable"], column["default"])
+                for column in found.get_columns(table)
             }
             for table in found.get_table_names()
         }
@@ -109,7 +110,7 @@ def test_a_version_goes_on_with_a_store_that_a_newer_one_added_to(
     assert cluster.positions()[0].next_offset == 6
     with engine.connect() as connection:
         assert migrate.current(connection) == REVISION, "the tables of the newer version stay"
-    (line,) = [one.message for one in caplog.records if one.name == "txnscope.store"]
+    (line,) = [record.message for record in caplog.records if record.name == "txnscope.store"]
     assert "a newer version of txnscope has added to the store (revision r9998; this version knows r0001)" in line
 
 
@@ -172,7 +173,7 @@ def test_tables_that_are_too_new_are_refused_and_left_as_they_are(engine: Engine
         migrate.upgrade(engine)
     with engine.connect() as connection, pytest.raises(StoreTooNew, match=REFUSED):
         SchemaCheck(engine).check(connection)
-    assert [one["name"] for one in inspect(engine).get_columns("clusters")] == [one["name"] for one in before]
+    assert [column["name"] for column in inspect(engine).get_columns("clusters")] == [one["name"] for one in before]
 
 
 @only_on("postgresql")

@@ -100,7 +100,9 @@ def test_entries_of_requested_partitions_are_sorted_by_place_and_start(watched: 
     with watched.cluster.engine.connect() as connection:
         asked = [("orders", 2), ("orders", 1), ("orders", 2), ("none", 0)]
         found = partitions.entries(connection, watched.cluster.id, asked)
-        assert [(one.partition, one.producer_id) for one in found] == [(p, pid) for p in (1, 2) for pid in (3, 1, 2)]
+        assert [(entry.partition, entry.producer_id) for entry in found] == [
+            (p, pid) for p in (1, 2) for pid in (3, 1, 2)
+        ]
         assert partitions.entries(connection, watched.cluster.id, asked, limit=4) == found[:4]
         assert partitions.entries(connection, watched.cluster.id, []) == []
 

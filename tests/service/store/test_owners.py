@@ -48,7 +48,7 @@ def test_the_present_owner_comes_first_then_the_latest_former_one(cluster: Clust
     """Several ids have the same producer id only after an error of a person or of Kafka. All these ids are returned."""
     log(cluster, [entry(0, states.EMPTY, b"a"), entry(1, states.EMPTY, b"b"), entry(2, states.EMPTY, b"c")])
     log(cluster, [entry(3, states.EMPTY, b"b", pid=8), entry(4, states.EMPTY, b"c", pid=9)], lo=3)
-    assert [one.transactional_id for one in found(cluster, 7)[7]] == [b"a", b"c", b"b"]
+    assert [owner.transactional_id for owner in found(cluster, 7)[7]] == [b"a", b"c", b"b"]
 
 
 def test_an_id_that_expired_is_still_named(cluster: Cluster) -> None:
@@ -74,10 +74,10 @@ def test_an_id_that_expired_is_still_named(cluster: Cluster) -> None:
 def test_owners_of_a_thousand_producer_ids_are_found_at_once(cluster: Cluster) -> None:
     log(cluster, [entry(n, states.ONGOING, b"id-%04d" % n, pid=n) for n in range(1_200)])
     all_of_them = found(cluster, *range(1_300))
-    assert {pid: one.transactional_id for pid, (one,) in all_of_them.items()} == {
+    assert {pid: owner.transactional_id for pid, (owner,) in all_of_them.items()} == {
         n: b"id-%04d" % n for n in range(1_200)
     }
-    assert all(one.partitions == (("orders", 0), ("orders", 3)) for (one,) in all_of_them.values())
+    assert all(owner.partitions == (("orders", 0), ("orders", 3)) for (owner,) in all_of_them.values())
 
 
 def test_a_record_that_was_left_behind_has_its_own_partitions(cluster: Cluster) -> None:

@@ -219,4 +219,4 @@ def test_many_partitions_are_stored_at_once(watched: Watched, changes: int, is_f
     watched.see(*changed, *reads, is_full=is_full)
     there = changes if is_full else 1_500
     assert counts(watched)[:3] == (there, there, there - changes // 2)
-    assert [one.producer_id for one in watched.entries()] == list(range(0, changes, 2))
+    assert [entry.producer_id for entry in watched.entries()] == list(range(0, changes, 2))

@@ -75,7 +75,10 @@ def seed(cluster: Cluster) -> None:
 
 def state_counts(engine: Engine, cluster_id: int) -> dict[tuple[int, int], int]:
     with engine.connect() as connection:
-        return {(one.partition, one.state): one.ids for one in clusters.state_counts(connection, cluster_id)}
+        return {
+            (state_count.partition, state_count.state): state_count.ids
+            for state_count in clusters.state_counts(connection, cluster_id)
+        }
 
 
 def test_old_history_and_old_expired_ids_are_deleted(cluster: Cluster) -> None:

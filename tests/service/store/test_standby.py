@@ -155,6 +155,6 @@ def test_one_of_many_standbys_takes_over_and_the_others_wait(engine: Engine, clu
     looks = 0
     while not (taken := [lease for one in waiting if (lease := one.look())]):
         looks += 1
-    assert [(one.owner, one.epoch) for one in taken] == [("standby-0", 2)]
+    assert [(lease.owner, lease.epoch) for lease in taken] == [("standby-0", 2)]
     assert looks * LOOK_EVERY_S == EXPIRES_AFTER_S
     assert waiting[1].takes_after_s() == EXPIRES_AFTER_S - LOOK_EVERY_S

@@ -296,7 +296,7 @@ def test_the_marker_time_counts_from_the_first_of_two_prepares(
 ) -> None:
     apply_in_pieces(cluster, twice(outcome), cuts)
     assert marker_times(cluster) == [TOOK_MS]
-    (minute,) = (one for one in rows(cluster.engine, schema.id_minutes, cluster.id) if one["marked"])
+    (minute,) = (row for row in rows(cluster.engine, schema.id_minutes, cluster.id) if row["marked"])
     assert (minute["marked"], minute["marker_sum_ms"], minute["marker_max_ms"]) == (1, TOOK_MS, TOOK_MS)
     assert histogram(cluster, outcome) == {"sum": TOOK_MS, str(bucket(MARKER, TOOK_MS)): 1}
 
@@ -329,7 +329,7 @@ def test_the_first_prepare_counts_even_if_a_later_one_raised_the_epoch(cluster: 
         (states.PREPARE_ABORT, AGAIN_MS),
         (states.COMPLETE_ABORT, COMPLETE_MS),
     )
-    log[3:] = [one._replace(record=one.record._replace(producer_epoch=1)) for one in log[3:]]
+    log[3:] = [entry._replace(record=entry.record._replace(producer_epoch=1)) for entry in log[3:]]
     apply_in_pieces(cluster, log, cuts)
     assert marker_times(cluster) == [TOOK_MS]
 

@@ -161,6 +161,6 @@ def title(page: Page, text: str | re.Pattern[str]) -> None:
 
 def take(tab: Tab, pattern: str) -> list[str]:
     """Removes and returns the complaints that match `pattern`, which the test has caused on purpose."""
-    taken = [one for one in tab.complaints if re.search(pattern, one)]
-    tab.complaints[:] = [one for one in tab.complaints if one not in taken]
+    taken = [complaint for complaint in tab.complaints if re.search(pattern, complaint)]
+    tab.complaints[:] = [complaint for complaint in tab.complaints if complaint not in taken]
     return taken

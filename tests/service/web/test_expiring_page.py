@@ -63,7 +63,7 @@ def test_ids_that_expire_soonest_come_first_with_exact_times(cluster: WithPartit
         "Never while open 1 Ongoing 1, Prepare 0",
         "(7 d, read",
     )
-    assert [one for one in facts if one not in page.texts[""]] == []
+    assert [fact for fact in facts if fact not in page.texts[""]] == []
     assert [row.split()[0] for row in page_of(cluster.url, f"{PATH}?within=7d").rows("id-")][-1] == "later"
     assert len(page_of(cluster.url, f"{PATH}?within=30m").rows("id-")) == 2
     page_of(cluster.url, f"{PATH}?within=soon", 422)

@@ -20,7 +20,7 @@ def stored(cluster: WithPartitions) -> None:
     cluster.read([owner(LONG, state=5)])
     cluster.look(stalled_partition(log_start=0, high_watermark=900_000), read(entry(records=3)))
     own = Subject("orders", 0, LONG, PID, 3, LSO)
-    others = [one for kind, one in EVERY.items() if kind != "hanging_transaction"]
+    others = [observation for kind, observation in EVERY.items() if kind != "hanging_transaction"]
     cluster.see(hanging(subject=own, owner="team-of-the-night", muted_until_ms=NOW_MS + 60_000), *others)
 
 

@@ -85,8 +85,8 @@ def text_of(html: str) -> str:
 def the(cluster: WithPartitions, kind: str = Kind.HANGING) -> Finding:
     with cluster.engine.connect() as connection:
         found, _ = read_findings.read_page(connection, cluster.id, ALL, None, 200)
-    (one,) = (one for one in found if one.kind == kind)
-    return one
+    (finding,) = (one for one in found if one.kind == kind)
+    return finding
 
 
 def address(finding: Finding) -> str:
@@ -208,11 +208,11 @@ def test_a_hanging_transaction_has_commands_a_ruler_and_blocked_groups(cluster: 
 
 def test_a_committed_transaction_has_a_warning_against_abort_first(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging("commit"))
-    one = the(cluster)
-    page = look(address(one))
+    finding = the(cluster)
+    page = look(address(finding))
     warning = "Do not abort this transaction: it was committed, and an ABORT marker discards a part of it."
     assert page.text.index(warning) < page.text.index("What to do")
-    assert page.commands == [f"txnscope resolve {one.id}", f"txnscope resolve {one.id} --execute"]
+    assert page.commands == [f"txnscope resolve {finding.id}", f"txnscope resolve {finding.id} --execute"]
     assert "kafka-transactions.sh abort: it writes an ABORT marker" in page.text
     assert "Switch resolving on: this service accepts no keys." in page.text
     assert "Remediation is off:" in page.text
@@ -248,13 +248,13 @@ def test_an_unknown_decision_has_a_reason_and_no_command(cluster: WithPartitions
 
 def test_a_candidate_has_no_critical_verdict_and_no_command(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging(confirmed=False))
-    one = the(cluster)
-    page = look(address(one))
+    finding = the(cluster)
+    page = look(address(finding))
     assert page.title == "A transaction of pay may hang on orders-0"
     assert "candidate since 14:13:50" in page.text
     assert "verdict--critical" not in page.html
     assert page.commands == []
-    assert address(one) not in look().html, "by default the list contains confirmed findings, but no candidates"
+    assert address(finding) not in look().html, "by default the list contains confirmed findings, but no candidates"
     assert "Candidates 1" in look().text
     assert "being checked again" in look(f"{LIST}?status=candidate").text
 
@@ -278,9 +278,9 @@ def test_hanging_transactions_come_first_sorted_by_blocked_groups(cluster: WithP
 
 def test_a_resolved_finding_keeps_its_address_and_shows_how_it_ended(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging())
-    one = the(cluster)
+    finding = the(cluster)
     cluster.see(now_ms=NOW_MS + 60_000)
-    page = look(address(one), now_ms=NOW_MS + 61_000)
+    page = look(address(finding), now_ms=NOW_MS + 61_000)
     assert page.title == "orders-0 was blocked by a hanging transaction of pay"
     assert "Resolved at 14:14:50 UTC, after 1 m: the transaction ended, but it is not known how (healed)." in page.text
     assert page.commands == []
@@ -288,7 +288,7 @@ def test_a_resolved_finding_keeps_its_address_and_shows_how_it_ended(cluster: Wi
     listed = look(now_ms=NOW_MS + 61_000)
     assert "No open finding." in listed.text
     assert "Resolved in the last 24 hours 1 of 1" in listed.text
-    assert address(one) in look(f"{LIST}?status=resolved", now_ms=NOW_MS + 61_000).html
+    assert address(finding) in look(f"{LIST}?status=resolved", now_ms=NOW_MS + 61_000).html
 
 
 def test_all_findings_of_the_last_day_are_counted_also_those_opened_long_before(
@@ -312,7 +312,7 @@ def test_all_findings_of_the_last_day_are_counted_also_those_opened_long_before(
 def the_first(cluster: WithPartitions) -> Finding:
     with cluster.engine.connect() as connection:
         found, _ = read_findings.read_page(connection, cluster.id, ALL, None, 200)
-    return min(found, key=lambda one: one.life.opened_at_ms)
+    return min(found, key=lambda finding: finding.life.opened_at_ms)
 
 
 ENDED: Mapping[str, str] = {

@@ -61,7 +61,7 @@ def test_each_of_six_facts_has_its_context(url: str) -> None:
 
 
 def test_medians_are_shown_where_they_were_counted(cluster: WithPartitions, url: str) -> None:
-    logged = [one for n in range(5) for one in committed(3 * n, MINUTE - 90_000, b"a-%d" % n, markers_ms=20)]
+    logged = [entry for n in range(5) for entry in committed(3 * n, MINUTE - 90_000, b"a-%d" % n, markers_ms=20)]
     cluster.writer.apply(batch(logged, read(0, 15, partition=1)), NOW_MS - 90_000)
     quiet(cluster)
     assert shows(overview(url).texts["facts"], "half took at most 100 ms", "markers 25 ms")

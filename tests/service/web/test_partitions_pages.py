@@ -158,9 +158,9 @@ def test_unreadable_partitions_are_listed_as_unknown_with_a_reason(cluster: With
     assert "the LSO of 0 is stalled, 6 are unknown" in page.texts["partitions"]
     assert "silent-hr.payroll-0" in page_of(cluster.url, f"{PATH}?show=unknown").texts
     assert "silent-hr.payroll-0" not in page_of(cluster.url, f"{PATH}?topic=orders").texts
-    one = page_of(cluster.url, f"{PATH}/hr.payroll/3")
-    assert shows(one.texts["verdict"], "Unknown: hr.payroll-3", str(hidden)[1:], "never answered")
-    assert "High watermark unknown" in one.texts[""]
+    text = page_of(cluster.url, f"{PATH}/hr.payroll/3")
+    assert shows(text.texts["verdict"], "Unknown: hr.payroll-3", str(hidden)[1:], "never answered")
+    assert "High watermark unknown" in text.texts[""]
 
 
 def test_an_entry_of_unknown_owner_has_a_reason(cluster: WithPartitions) -> None:

@@ -232,7 +232,11 @@ def test_bars_stack_the_transactions_that_ended_in_each_minute() -> None:
         AXIS, WINDOW, [minute(FROM, 90), minute(FROM + MINUTE, 30, aborts=Aborts(fenced=10)), minute(FROM - MINUTE, 5)]
     )
     assert (reported.width_ms, reported.most) == (MINUTE, 90)
-    assert [(one.style, one.x) for one in reported.pieces] == [("commit", 0.05), ("commit", 6.717), ("fenced", 6.717)]
+    assert [(piece.style, piece.x) for piece in reported.pieces] == [
+        ("commit", 0.05),
+        ("commit", 6.717),
+        ("fenced", 6.717),
+    ]
     tallest, commits, fenced = reported.pieces
     assert (tallest.y, tallest.height) == (0, HEIGHT)
     assert fenced.y + fenced.height == commits.y

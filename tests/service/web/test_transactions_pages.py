@@ -87,7 +87,7 @@ def apply(cluster: WithPartitions, log: Sequence[Entry]) -> None:
 
 def seventy() -> list[Entry]:
     """Returns the records of 70 commits, which are more transactions than the page draws one by one."""
-    return [one for n in range(70) for one in committed(3 * n, NOW_MS - 600_000 + n * 1_000)]
+    return [entry for n in range(70) for entry in committed(3 * n, NOW_MS - 600_000 + n * 1_000)]
 
 
 def tv2(at: int, state: int, at_ms: int, epoch: int, start_ms: int = -1, **more: Any) -> Entry:

@@ -76,7 +76,7 @@ def decode_scalar(chunks: Sequence[Chunk]) -> LogColumns:
         transactional_ids=_slices([one for _, _, one, *_ in rows]),
         rejects=tuple(rejects),
         next_offsets=next_offsets,
-        broken=tuple(one for found in located for one in found.broken),
+        broken=tuple(batch for found in located for batch in found.broken),
         batches=sum(found.batches for found in located),
         bytes=sum(found.bytes for found in located),
         values=_slices([record.value for _, record, *_ in rows]),

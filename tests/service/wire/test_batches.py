@@ -236,7 +236,7 @@ def test_an_offset_that_jumps_ahead_spoils_no_later_batch(wrong: bytes, between:
     """The checksum of a batch does not cover its base offset. So the checksum stays valid if a bit of the base offset
     is flipped."""
     found = list(read_batches(batch([], 5) + wrong + between + batch([], 7) + batch([], 8)))
-    assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 7, 8]
+    assert [batch.base_offset for batch in found if isinstance(batch, Batch)] == [5, 7, 8]
     assert isinstance(found[1], BadBatch)
     assert found[1].error.reason == "bad_offset"
 
@@ -245,7 +245,7 @@ def test_a_batch_at_the_expected_offset_comes_before_other_batches() -> None:
     """The fuzzer found this case: after a wrong length, the next bytes happened to be a valid batch with another
     offset."""
     found = list(read_batches(batch([], 5) + batch([], 9) + batch([], 6) + batch([], 7)))
-    assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 6, 7]
+    assert [batch.base_offset for batch in found if isinstance(batch, Batch)] == [5, 6, 7]
 
 
 def test_an_empty_batch_with_bytes_after_its_header_is_malformed() -> None:

@@ -159,7 +159,7 @@ def test_a_broken_batch_is_reported_and_its_neighbours_are_delivered() -> None:
 def test_a_broken_last_batch_keeps_the_position_within_the_request() -> None:
     absurd = log(1)[:23] + b"\x7f\0\0\0" + log(1)[27:]  # a last offset delta that does not fit the checksum
     columns = assert_same_as_scalar([Chunk(0, 0, 10, log(0) + absurd)])
-    assert [one.resume_offset for one in columns.broken] == [10]
+    assert [batch.resume_offset for batch in columns.broken] == [10]
     assert columns.next_offsets == {0: 10}
 
 
@@ -167,7 +167,7 @@ def test_a_wrong_length_ends_only_its_own_chunk() -> None:
     bad = log(1)[:8] + b"\0\0\0\5" + log(1)[12:]
     columns = assert_same_as_scalar([Chunk(0, 0, END, log(0) + bad + log(2)), Chunk(1, 0, END, log(7))])
     assert columns.offset.tolist() == [0, 7]
-    assert [(one.offset, one.reason, one.resume_offset) for one in columns.broken] == [(1, "bad_length", None)]
+    assert [(batch.offset, batch.reason, batch.resume_offset) for batch in columns.broken] == [(1, "bad_length", None)]
     assert columns.next_offsets == {0: 1, 1: 8}
 
 

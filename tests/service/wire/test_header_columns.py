@@ -24,13 +24,13 @@ LOG = PLAIN + PACKED + COMMITTED + ABORTED + COMPACTED
 
 def test_header_columns_equal_the_headers_of_whole_batches() -> None:
     found = header_columns(LOG)
-    whole = [one for one in read_batches(LOG, 5) if isinstance(one, Batch)]
-    assert found.position.tolist() == [one.position for one in whole]
-    assert found.size.tolist() == [one.size for one in whole]
-    assert found.next_offset.tolist() == [one.header.next_offset for one in whole]
+    whole = [batch for batch in read_batches(LOG, 5) if isinstance(batch, Batch)]
+    assert found.position.tolist() == [batch.position for batch in whole]
+    assert found.size.tolist() == [batch.size for batch in whole]
+    assert found.next_offset.tolist() == [batch.header.next_offset for batch in whole]
     assert found.records.tolist() == [2, 9, 1, 1, 1]
-    assert found.max_timestamp_ms.tolist() == [one.header.max_timestamp_ms for one in whole]
-    assert found.producer_id.tolist() == [one.header.producer_id for one in whole]
+    assert found.max_timestamp_ms.tolist() == [batch.header.max_timestamp_ms for batch in whole]
+    assert found.producer_id.tolist() == [batch.header.producer_id for batch in whole]
     assert found.is_transactional.tolist() == [False, True, True, True, False]
     assert found.is_control.tolist() == [False, False, True, True, False]
 
@@ -38,7 +38,7 @@ def test_header_columns_equal_the_headers_of_whole_batches() -> None:
 def test_markers_in_control_batches_are_decoded() -> None:
     found = header_columns(LOG)
     said = [marker_at(LOG, *place) for place in zip(found.position.tolist(), found.size.tolist(), strict=True)]
-    assert [one and one.type for one in said[2:4]] == [COMMIT, ABORT]
+    assert [record and record.type for record in said[2:4]] == [COMMIT, ABORT]
     assert said[2] == (16, 9_000, COMMIT, 4)
 
 
@@ -105,8 +105,8 @@ SECOND = control_batch(COMMIT, 7, producer_id=7)
 
 
 def test_headers_read_alone_equal_those_of_whole_batches() -> None:
-    batches = [one for one in read_batches(FIRST + SECOND, 5) if isinstance(one, Batch)]
-    assert list(read_headers(FIRST + SECOND)) == [one.header for one in batches]
+    batches = [batch for batch in read_batches(FIRST + SECOND, 5) if isinstance(batch, Batch)]
+    assert list(read_headers(FIRST + SECOND)) == [batch.header for batch in batches]
 
 
 @pytest.mark.parametrize(

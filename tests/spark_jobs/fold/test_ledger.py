@@ -55,7 +55,7 @@ def test_a_marker_is_matched_with_records_of_earlier_reads() -> None:
     first = records(0, 1) + other + records(2, 1, attributes=TRANSACTIONAL) + records(3, 1, attributes=TRANSACTIONAL)
     second = marker(COMMIT, 4) + marker(COMMIT, 5) + records(6, 2, attributes=TRANSACTIONAL)
     tail, _ = tailed((0, 4, first), (4, 8, second))
-    assert [(one.offset, one.ends_from) for one in tail.markers] == [(4, 2), (5, NOTHING)]
+    assert [(marker.offset, marker.ends_from) for marker in tail.markers] == [(4, 2), (5, NOTHING)]
     assert tail.unended == [Unended("pay", 3, 7, 6), Unended("pay", 3, 9, 1)]
 
 
@@ -64,14 +64,14 @@ def test_a_batch_with_an_invalid_timestamp_counts_at_the_time_of_reading(at_ms: 
     """If the batch counted at its own timestamp, a producer could make the store keep a row for every possible
     minute."""
     tail, _ = tailed((0, 1, records(0, 1, at_ms=at_ms)))
-    assert [one.minute_ms for one in tail.volumes] == [NOW_MS]
+    assert [volume.minute_ms for volume in tail.volumes] == [NOW_MS]
 
 
 def test_a_batch_that_is_cut_off_counts_with_the_next_fetch() -> None:
     first, second = records(0, 2), records(2, 2)
     tail, reached = tailed((0, 4, first + second[:-1]), (2, 4, second))
     assert reached == [(2, 2), (4, 2)]
-    assert [(one.records, one.bytes) for one in tail.volumes] == [(4, len(first + second))]
+    assert [(volume.records, volume.bytes) for volume in tail.volumes] == [(4, len(first + second))]
 
 
 def test_bytes_without_a_whole_batch_do_not_advance_the_position() -> None:
@@ -83,7 +83,7 @@ def test_bytes_without_a_whole_batch_do_not_advance_the_position() -> None:
 def test_holes_left_by_compaction_advance_the_position() -> None:
     tail, reached = tailed((3, 50, records(0, 2) + records(60, 1)))
     assert reached == [(50, 0)]
-    assert sum(one.records for one in tail.volumes) == 0
+    assert sum(volume.records for volume in tail.volumes) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -49,7 +49,7 @@ STALLED = (
     StalledRead("orders", 0, "id", 10, 5_100, FIRST, True, ENTRIES, True, 140),
     StalledRead("pay", 0, "id", 10, 5_100, None, False, (), why=NotAllRead(denied("pay"))),
 )
-RANGES = tuple(TopicRange(topic, one) for topic in ("pay", "orders") for one in READS[:2])
+RANGES = tuple(TopicRange(topic, read) for topic in ("pay", "orders") for read in READS[:2])
 VOLUMES = (Volume("pay", 0, 60_000, 5, 2**40, 3, 1, 0), Volume("orders", 1, 0, 0, 0, 0, 0, 1))
 MARKER = Marker("pay", 0, 1, 2**40, 2**62, 3, 4, True, 61_000)
 

@@ -68,9 +68,9 @@ def reported(batch: LogBatch) -> tuple[Any, ...]:
         place = (minute.partition, minute.transactional_id, minute.minute_ms)
         cells[place] = cells.get(place, IdMinute(minute.minute_ms)).plus(minute.sums)
     durations: Counter[tuple[int, str, int]] = Counter()
-    for one in batch.durations:
-        durations.update({(one.partition, one.kind, index): n for index, n in enumerate(one.buckets)})
-        durations[one.partition, one.kind, -1] += one.sum_ms
+    for duration in batch.durations:
+        durations.update({(duration.partition, duration.kind, index): n for index, n in enumerate(duration.buckets)})
+        durations[duration.partition, duration.kind, -1] += duration.sum_ms
     runs = sorted(batch.runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
     return runs, sorted(batch.steps), cells, +durations
 
@@ -79,15 +79,15 @@ def kept(batch: LogBatch) -> tuple[Any, ...]:
     """Returns the rows, histories and histograms that the store keeps of a batch. They do not depend on which runs the
     executors have judged already."""
     durations = Counter[tuple[str, int]]()
-    for one in batch.durations:
-        durations.update({(one.kind, index): n for index, n in enumerate(one.buckets)})
-        durations[one.kind, -1] += one.sum_ms
+    for duration in batch.durations:
+        durations.update({(duration.kind, index): n for index, n in enumerate(duration.buckets)})
+        durations[duration.kind, -1] += duration.sum_ms
     stories = {}
     runs = sorted(batch.runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
     for place, of_id in groupby(runs, lambda run: (run.partition, run.transactional_id)):
         own = list(of_id)
         steps = [step for step in batch.steps if (step.partition, step.transactional_id) == place]
-        minutes = [one for one in batch.minutes if (one.partition, one.transactional_id) == place]
+        minutes = [minute for minute in batch.minutes if (minute.partition, minute.transactional_id) == place]
         story = judge_records(NO_RECORD, NO_ABORT, own, steps, minutes, counts=True, full_history=False)
         for outcome, kind, ms in story.durations:
             if outcome == "commit":

@@ -33,13 +33,15 @@ def lost(*sequences: int, kind: Kind = Kind.LOST_RECORDS) -> Observation:
     return Observation(kind, Severity.CRITICAL, subject, finding_facts(kind), (), occurrences=occurrences)
 
 
-def see(cluster: Cluster, one: Observation, now_ms: int = NOW_MS) -> Finding:
+def see(cluster: Cluster, observation: Observation, now_ms: int = NOW_MS) -> Finding:
     """Stores the result of one round of the judge with this observation. Returns the resulting finding."""
     with cluster.engine.connect() as connection:
         stored = load(connection, cluster.id, now_ms)
-    changes = reconcile(stored, RoundResult((one,), frozenset({one.kind})), now_ms, "kafka")
+    changes = reconcile(stored, RoundResult((observation,), frozenset({observation.kind})), now_ms, "kafka")
     FindingWriter(cluster.engine, cluster.lease).save(changes, now_ms)
-    return (stored | {(c.finding.kind, c.finding.subject): c.finding for c in changes})[one.kind, one.subject]
+    return (stored | {(c.finding.kind, c.finding.subject): c.finding for c in changes})[
+        observation.kind, observation.subject
+    ]
 
 
 def acknowledge(cluster: Cluster, finding: Finding, by: str = "ann") -> None:

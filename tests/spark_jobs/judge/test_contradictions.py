@@ -61,7 +61,7 @@ def test_a_contradiction_is_logged_in_one_line_and_counted(
         None,
         ("commit", "abort", "none"),
     )
-    (line,) = [one.getMessage() for one in caplog.records if "contradict" in one.getMessage()]
+    (line,) = [record.getMessage() for record in caplog.records if "contradict" in record.getMessage()]
     assert line.startswith("orders-0@100: two readings contradict each other: first its transaction was committed")
     assert "\n" not in line
     assert counted(url) == (1, 1)
@@ -80,7 +80,7 @@ def test_a_contradiction_survives_a_restart_and_counts_once(
         found = reads(lab, decision, NOW_MS + 20_000)
     assert (found.id, found.observation.decision, found.command) == (before.id, "unknown", None)
     assert found.observation.evidence[-1].text == before.observation.evidence[-1].text
-    assert not [one for one in caplog.records if "contradict" in one.getMessage()]
+    assert not [record for record in caplog.records if "contradict" in record.getMessage()]
     assert counted(url) == (1, 1)
 
 
@@ -94,7 +94,10 @@ def test_a_higher_epoch_of_the_producer_does_not_hide_the_contradiction(lab: Lab
     reads(lab, "commit", NOW_MS + 20_000)
     with lab.reader.connect() as connection:
         found = load(connection, lab.cluster.id, NOW_MS + 30_000).values()
-    assert {one.subject.producer_epoch: one.observation.decision for one in found} == {0: "commit", 1: "unknown"}
+    assert {finding.subject.producer_epoch: finding.observation.decision for finding in found} == {
+        0: "commit",
+        1: "unknown",
+    }
     assert counted(url) == (1, 1)
 
 

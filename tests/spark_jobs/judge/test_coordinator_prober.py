@@ -70,6 +70,6 @@ def test_a_coordinator_that_does_not_know_an_id_is_asked_for_the_size_of_its_log
     probe = CoordinatorProber(ClientSettings(("127.0.0.1:1",)), Liveness(list))
     probe._client = Cluster()  # type: ignore[assignment]
     probe._answer([_question("old", LIVING), _question("pay", LIVING)])
-    known = {one.transactional_id: one for one in probe.answers() if isinstance(one, CoordinatorAnswer)}
+    known = {answer.transactional_id: answer for answer in probe.answers() if isinstance(answer, CoordinatorAnswer)}
     assert (known[b"old"].state, known[b"old"].log_partitions) == (NOT_FOUND, 2)
     assert (known[b"pay"].state, known[b"pay"].log_partitions) == ("PrepareCommit", 0)

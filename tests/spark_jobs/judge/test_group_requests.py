@@ -131,8 +131,8 @@ def test_an_offset_that_may_not_be_read_or_is_pending_is_not_missing(coordinator
     stalled = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
     coordinator.assigned = frozenset({ORDERS, PAY})
     coordinator.stable = {"billing": GroupOffsets(errors.NONE, {PAY: NO_TOPIC, ORDERS: HELD})}
-    (one,) = coordinator.ask({}, stalled=stalled).rows
-    assert (one.topic, one.is_unstable) == ("orders", True)
+    (group_offset,) = coordinator.ask({}, stalled=stalled).rows
+    assert (group_offset.topic, group_offset.is_unstable) == ("orders", True)
 
 
 STALLED = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)

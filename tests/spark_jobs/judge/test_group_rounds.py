@@ -26,11 +26,13 @@ def rounds(*groups: str, node: int = 1) -> GroupSchedule:
     return found
 
 
-def asked(one: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None) -> list[str]:
+def asked(
+    schedule: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None
+) -> list[str]:
     """Returns the groups that are due, and notes each of them as asked."""
-    due = [group for _, groups in one.due(stalled, now_ms) for group in groups]
+    due = [group for _, groups in schedule.due(stalled, now_ms) for group in groups]
     for group in due:
-        one.note_asked(group, now_ms, (topics or {}).get(group, set()))
+        schedule.note_asked(group, now_ms, (topics or {}).get(group, set()))
     return due
 
 
@@ -47,12 +49,12 @@ def test_only_partitions_that_have_stalled_for_a_while_count() -> None:
 
 
 def test_groups_on_a_stalled_topic_are_requested_more_often() -> None:
-    one = rounds("billing", "other")
+    schedule = rounds("billing", "other")
     topics = {"billing": {"orders"}, "other": {"else"}}
-    assert asked(one, ON_ORDERS, NOW_MS, topics) == ["billing", "other"]
-    assert asked(one, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS - 1, topics) == []
-    assert asked(one, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS, topics) == ["billing"]
-    later = asked(one, ON_ORDERS, NOW_MS + OTHERS_EVERY_MS, topics)
+    assert asked(schedule, ON_ORDERS, NOW_MS, topics) == ["billing", "other"]
+    assert asked(schedule, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS - 1, topics) == []
+    assert asked(schedule, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS, topics) == ["billing"]
+    later = asked(schedule, ON_ORDERS, NOW_MS + OTHERS_EVERY_MS, topics)
     assert later == ["billing", "other"]
 
 
@@ -66,53 +68,53 @@ def test_a_stalled_offsets_partition_causes_requests_for_its_groups_only() -> No
 
 
 def test_a_group_is_requested_as_soon_as_its_topic_stalls() -> None:
-    one = rounds("billing", "other")
+    schedule = rounds("billing", "other")
     topics = {"billing": {"orders"}, "other": {"else"}}
-    asked(one, Stalls(frozenset({("else", 0)}), frozenset(), 50), NOW_MS, topics)
-    assert asked(one, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS, topics) == ["billing"]
+    asked(schedule, Stalls(frozenset({("else", 0)}), frozenset(), 50), NOW_MS, topics)
+    assert asked(schedule, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS, topics) == ["billing"]
 
 
 def test_batches_are_bounded_have_one_coordinator_and_forget_no_group() -> None:
-    one = GroupSchedule()
-    one.set_listed({f"group-{number:03d}": number % 2 for number in range(3 * GROUPS_AT_ONCE)})
-    batches = one.due(ON_ORDERS, NOW_MS)
+    schedule = GroupSchedule()
+    schedule.set_listed({f"group-{number:03d}": number % 2 for number in range(3 * GROUPS_AT_ONCE)})
+    batches = schedule.due(ON_ORDERS, NOW_MS)
     assert all(len(groups) <= GROUPS_AT_ONCE for _, groups in batches)
     assert all(int(group[-3:]) % 2 == node for node, groups in batches for group in groups)
     assert sum(len(groups) for _, groups in batches) == 3 * GROUPS_AT_ONCE
     (node, first), *_ = batches
     for group in first:  # the round had no time for more groups
-        one.note_asked(group, NOW_MS, {"orders"})
-    later = one.due(ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS)
+        schedule.note_asked(group, NOW_MS, {"orders"})
+    later = schedule.due(ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS)
     here = [group for at, groups in later for group in groups if at == node]
     assert here[-len(first) :] == first  # groups that were never asked come first
     assert sum(len(groups) for _, groups in later) == 3 * GROUPS_AT_ONCE
 
 
 def test_groups_without_answer_are_asked_again_and_unlisted_ones_forgotten() -> None:
-    one = rounds("billing")
-    asked(one, ON_ORDERS, NOW_MS, {"billing": {"orders"}})
-    one.note_asked("billing", NOW_MS + 5, None)
-    assert asked(one, ON_ORDERS, NOW_MS + 5 + CONCERNED_EVERY_MS) == ["billing"]
+    schedule = rounds("billing")
+    asked(schedule, ON_ORDERS, NOW_MS, {"billing": {"orders"}})
+    schedule.note_asked("billing", NOW_MS + 5, None)
+    assert asked(schedule, ON_ORDERS, NOW_MS + 5 + CONCERNED_EVERY_MS) == ["billing"]
     new = rounds("new")
     new.note_asked("new", NOW_MS, None)
     assert asked(new, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS) == ["new"]
-    one.set_listed({})
-    assert one.due(ON_ORDERS, NOW_MS + OTHERS_EVERY_MS) == []
+    schedule.set_listed({})
+    assert schedule.due(ON_ORDERS, NOW_MS + OTHERS_EVERY_MS) == []
 
 
 def test_groups_known_by_name_are_requested_without_being_listed() -> None:
-    one = rounds("other")
+    schedule = rounds("other")
     home = offsets_partition("hidden", 50)
     stalled = Stalls(frozenset(), frozenset({home}), 50)
-    one.set_named({"hidden": 3})
-    assert one.due(stalled, NOW_MS) == [(3, ["hidden"])]
-    assert asked(one, stalled, NOW_MS) == ["hidden"]
-    one.set_listed({"other": 1})
-    one.set_named({"hidden": 2})
-    assert asked(one, stalled, NOW_MS + CONCERNED_EVERY_MS - 1) == []
-    assert one.due(stalled, NOW_MS + CONCERNED_EVERY_MS) == [(2, ["hidden"])]
-    one.set_named({})
-    assert one.coordinators == {"other": 1}
+    schedule.set_named({"hidden": 3})
+    assert schedule.due(stalled, NOW_MS) == [(3, ["hidden"])]
+    assert asked(schedule, stalled, NOW_MS) == ["hidden"]
+    schedule.set_listed({"other": 1})
+    schedule.set_named({"hidden": 2})
+    assert asked(schedule, stalled, NOW_MS + CONCERNED_EVERY_MS - 1) == []
+    assert schedule.due(stalled, NOW_MS + CONCERNED_EVERY_MS) == [(2, ["hidden"])]
+    schedule.set_named({})
+    assert schedule.coordinators == {"other": 1}
 
 
 def test_groups_that_are_too_many_are_counted() -> None:

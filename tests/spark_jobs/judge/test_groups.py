@@ -54,9 +54,9 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
     with cluster.engine.connect() as connection:
         rows = partitions.stalled(connection, cluster.id)
         judged = [
-            (one.entry, one.relation)
+            (entry.entry, entry.relation)
             for row in judged_partitions.judge(connection, cluster.id, rows)
-            for one in row.entries
+            for entry in row.entries
         ]
         known = load(connection, cluster.id, now_ms)
         groups = partitions.read_affected_groups(connection, cluster.id)
@@ -78,12 +78,12 @@ def test_a_group_is_blocked_by_a_hang_until_the_partition_advances(cluster: With
     see(cluster, LATER_MS, *seen)
     found = judge(cluster, LATER_MS)
     assert [key for key in found if key[0] == Kind.BLOCKED_GROUP] == [BILLING]
-    one = found[BILLING]
-    assert (one.status, one.severity) == (Status.CONFIRMED, Severity.CRITICAL)
-    assert r"the hanging transaction of p\u{0}y" in one.summary
+    finding = found[BILLING]
+    assert (finding.status, finding.severity) == (Status.CONFIRMED, Severity.CRITICAL)
+    assert r"the hanging transaction of p\u{0}y" in finding.summary
     cluster.look(moving_partition(at_ms=LATER_MS + 1), at_ms=LATER_MS + 1)
-    one = judge(cluster, LATER_MS + 2)[BILLING]
-    assert (one.status, one.life.resolution) == (Status.RESOLVED, Resolution.HEALED)
+    finding = judge(cluster, LATER_MS + 2)[BILLING]
+    assert (finding.status, finding.life.resolution) == (Status.RESOLVED, Resolution.HEALED)
 
 
 def test_a_group_that_advances_by_itself_is_no_longer_blocked(cluster: WithPartitions) -> None:

@@ -61,7 +61,7 @@ class Judged:
 
     def found(self, now_ms: int = NOW_MS) -> dict[str, Finding]:
         with self.reader.connect() as connection:
-            return {kind: one for (kind, _), one in load(connection, self.cluster.id, now_ms).items()}
+            return {kind: finding for (kind, _), finding in load(connection, self.cluster.id, now_ms).items()}
 
     def timeouts(self, now_ms: int, *names: str, counts: bool = True) -> None:
         """Stores, for each id, a transaction that is aborted at `now_ms`, one second after its timeout."""
@@ -206,7 +206,9 @@ def test_new_ids_count_as_churn_unless_earlier_ids_are_still_used(judged: Judged
     judged.at(NOW_MS + 5 * RESTART_MS + UNUSED_MS)
     assert judged.found() == {}, "the new ids may still be used, so it is too early for a finding"
     judged.at(NOW_MS + 5 * RESTART_MS + 5_000 + UNUSED_MS + SKEW_MS)
-    assert {kind: one.life.count for kind, one in judged.found().items()} == ({} if goes_on else {Kind.CHURN: 6})
+    assert {kind: finding.life.count for kind, finding in judged.found().items()} == (
+        {} if goes_on else {Kind.CHURN: 6}
+    )
 
 
 def test_the_last_use_of_an_id_is_its_last_transaction(cluster: Cluster, reader: Engine) -> None:

@@ -66,7 +66,7 @@ def test_a_failure_loses_only_one_answer(failing: str, reported: int, caplog: py
 
 def test_the_thread_ends_with_the_with_block() -> None:
     with Echo() as echo:
-        threads = [one for one in threading.enumerate() if one.name == "echo"]
+        threads = [thread for thread in threading.enumerate() if thread.name == "echo"]
         assert threads
         echo.may.set()
     for thread in threads:

@@ -38,13 +38,13 @@ class Coordinators:
         return [self._answer(one) for one in new]
 
     def _answer(self, question: Question) -> CoordinatorAnswer | LeftBehindAnswer:
-        one = question.stored
+        id_state = question.stored
         if question.was_left_behind:
-            return LeftBehindAnswer(one.transactional_id, one.producer_id, is_known=self.knows)
-        reported = states.NAMES[one.state], one.producer_id, one.producer_epoch
-        if is_left_behind(one.transactional_id, one.partition, 8):
+            return LeftBehindAnswer(id_state.transactional_id, id_state.producer_id, is_known=self.knows)
+        reported = states.NAMES[id_state.state], id_state.producer_id, id_state.producer_epoch
+        if is_left_behind(id_state.transactional_id, id_state.partition, 8):
             reported = NOT_FOUND, -1, -1
-        return CoordinatorAnswer(one.transactional_id, one.offset, NOW_MS, NOW_MS, *reported)
+        return CoordinatorAnswer(id_state.transactional_id, id_state.offset, NOW_MS, NOW_MS, *reported)
 
 
 class Judged:
@@ -82,24 +82,24 @@ class Judged:
         self.judge.round(now_ms)
         with self.reader.connect() as connection:
             known = load(connection, self.cluster.id, now_ms)
-        return {kind: one for (kind, _), one in known.items() if one.is_open}
+        return {kind: finding for (kind, _), finding in known.items() if finding.is_open}
 
 
 def test_ids_left_behind_share_one_finding_and_are_no_mismatch(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Coordinators())
     found = judged.at(NOW_MS)
-    one = found[Kind.LOG_EXPANDED]
-    assert one.observation.title == (
+    finding = found[Kind.LOG_EXPANDED]
+    assert finding.observation.title == (
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks for"
         " them once the brokers have restarted"
     )
-    assert (one.severity, one.life.count) == (Severity.CRITICAL, 3)
-    assert one.observation.detail == (
+    assert (finding.severity, finding.life.count) == (Severity.CRITICAL, 3)
+    assert finding.observation.detail == (
         "1 of them has a transaction open there, which a restarted coordinator does not end"
     )
-    assert [e.text.partition(" ")[0] for e in one.observation.evidence] == ["exp-a", "exp-b", "exp-c"]
+    assert [e.text.partition(" ")[0] for e in finding.observation.evidence] == ["exp-a", "exp-b", "exp-c"]
     assert (
-        one.observation.evidence[0].text
+        finding.observation.evidence[0].text
         == "exp-a is Ongoing here; with 8 partitions, its coordinator looks in partition 1"
     )
     for round_ in range(1, 40):

@@ -134,7 +134,7 @@ class Audited:
         Judge(self.reader, writer, self.cluster.id, Rules(), processor_s=no_work).round(self.tick())
         with self.reader.connect() as connection:
             found = load(connection, self.cluster.id, self.now_ms)
-        return [one for (kind, _), one in found.items() if kind == Kind.TORN]
+        return [finding for (kind, _), finding in found.items() if kind == Kind.TORN]
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_manual_abort_tears_a_transaction_in_any_order_of_reading(audited: Aud
         LogPlace("a", 0, 3),
         LogPlace("b", 0, 1),
     ]
-    assert [one.id for one in audited.judged()] == [finding.id], (
+    assert [finding.id for finding in audited.judged()] == [finding.id], (
         "another round of the judge finds the same finding, and not a second one"
     )
     with audited.reader.connect() as connection:

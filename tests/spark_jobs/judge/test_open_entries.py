@@ -118,7 +118,7 @@ class Lab:
     def kinds(self, now_ms: int) -> dict[str, Finding]:
         """Returns the findings, keyed by kind. There is at most one of each kind."""
         with self.reader.connect() as connection:
-            return {kind: one for (kind, _), one in load(connection, self.cluster.id, now_ms).items()}
+            return {kind: finding for (kind, _), finding in load(connection, self.cluster.id, now_ms).items()}
 
     def ends(
         self,
@@ -202,7 +202,7 @@ def test_three_confirmation_steps_make_a_finding_with_the_id(lab: Lab) -> None:
     assert (s.topic, s.partition, s.transactional_id, s.producer_id, s.start_offset) == ("orders", 0, b"pay", 7, 100)
     assert found.observation.owner == "payments"
     assert (found.observation.decision, found.observation.possible) == ("none", ("none",))
-    assert [one.kind for one in found.observation.proofs] == ["completeness"]
+    assert [proof.kind for proof in found.observation.proofs] == ["completeness"]
     with lab.reader.connect() as connection:
         counted = connection.execute(
             select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
@@ -307,7 +307,7 @@ def test_the_third_step_is_requested_only_once_the_log_is_read(lab: Lab) -> None
     lab.ends(NOW_MS + 1_500, end=lab.next_offset + 1)
     lab.prober.asked.clear()
     lab.round(NOW_MS + 2_000)
-    assert all(KEY not in one.entries for one in lab.prober.asked)
+    assert all(KEY not in questions.entries for questions in lab.prober.asked)
     lab.log(NOW_MS + 2_100, entry(lab.next_offset, states.EMPTY, b"another", pid=8))
     lab.round(NOW_MS + 2_200)
     assert KEY in lab.prober.asked[-1].entries

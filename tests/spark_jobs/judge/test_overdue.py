@@ -29,7 +29,9 @@ def overdue(cluster: Cluster, reader: Engine, log: list[Entry], description: dic
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     Judge(reader, FindingWriter(cluster.engine, cluster.lease), cluster.id, Rules()).round(NOW_MS)
     with reader.connect() as connection:
-        return next(one for (kind, _), one in load(connection, cluster.id, NOW_MS).items() if kind == Kind.OVERDUE)
+        return next(
+            finding for (kind, _), finding in load(connection, cluster.id, NOW_MS).items() if kind == Kind.OVERDUE
+        )
 
 
 def open_one(name: bytes, version: int) -> Entry:

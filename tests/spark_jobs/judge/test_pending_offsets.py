@@ -59,7 +59,7 @@ class Reading:
 
     def look(self, *entries: Entry, at_ms: int = 0) -> None:
         client: KafkaClient = object()  # type: ignore[assignment]
-        ends = {one.topic_partition: LsoSample(100, END, NOW_MS - 60_000) for one in entries}
+        ends = {entry.topic_partition: LsoSample(100, END, NOW_MS - 60_000) for entry in entries}
         self.pending.read_more(client, entries, ends, NOW_MS + at_ms)
 
     def unread(self, at_ms: int = 0) -> tuple[UnreadCommits, ...]:

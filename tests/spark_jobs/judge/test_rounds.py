@@ -98,7 +98,7 @@ class Watched:
         """Returns a mapping from the key of every finding so far to its count. Leaves out the finding about added log
         partitions: tests put ids into any partition, as if partitions had been added."""
         with self.reader.connect() as connection:
-            found = {key: one.life.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
+            found = {key: finding.life.count for key, finding in load(connection, self.cluster.id, NOW_MS).items()}
         return {key: count for key, count in found.items() if key[0] != Kind.LOG_EXPANDED}
 
     def reported(self) -> set[tuple[str, str | None]]:
@@ -133,8 +133,8 @@ def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
 
 def test_timeouts_read_one_by_one_are_still_one_outage(watch: Watch) -> None:
     slow = watch()
-    for n, one in enumerate(OUTAGE):
-        slow.round(1 + n, one)
+    for n, ended in enumerate(OUTAGE):
+        slow.round(1 + n, ended)
     assert slow.reported() == CORRELATED
     slow.wait(10)
     assert slow.reported() == CORRELATED
@@ -145,8 +145,8 @@ def test_timeouts_read_one_by_one_are_still_one_outage(watch: Watch) -> None:
 def test_no_timeout_counts_as_a_single_one_while_the_source_lags(watch: Watch, behind: Sequence[int]) -> None:
     """While the source lags, there may be unread timeouts, so a timeout is not reported as a single one."""
     slow = watch()
-    for n, one in enumerate(OUTAGE):
-        slow.round(1 + 20 * n, one, behind=behind)
+    for n, ended in enumerate(OUTAGE):
+        slow.round(1 + 20 * n, ended, behind=behind)
         slow.round(11 + 20 * n, behind=behind)
         assert n >= 4 or slow.reported() == set()
     slow.wait(130)
@@ -156,7 +156,7 @@ def test_no_timeout_counts_as_a_single_one_while_the_source_lags(watch: Watch, b
 
 def test_timeouts_some_seconds_apart_are_still_one_outage(watch: Watch) -> None:
     """The timeouts are further apart than the coordinator's scans."""
-    ended = [Ended(4 * n, one.name) for n, one in enumerate(OUTAGE)]
+    ended = [Ended(4 * n, ended.name) for n, ended in enumerate(OUTAGE)]
     slow = watch()
     for n, one in enumerate(ended):
         for tick in range(8):
@@ -178,7 +178,7 @@ def test_a_late_timeout_belongs_to_its_outage(watch: Watch) -> None:
 
 
 def test_timeouts_of_a_coordinator_read_later_belong_to_the_outage(watch: Watch) -> None:
-    ended = [one._replace(partition=n % 2) for n, one in enumerate(OUTAGE)]
+    ended = [ended._replace(partition=n % 2) for n, ended in enumerate(OUTAGE)]
     slow = watch()
     slow.round(1, *ended[0::2], behind=[1])
     for now_s in range(2, 40, 2):
@@ -192,9 +192,9 @@ def test_timeouts_of_a_coordinator_read_later_belong_to_the_outage(watch: Watch)
 
 def test_a_restart_of_the_judge_does_not_split_an_outage(watch: Watch) -> None:
     slow = watch()
-    for n, one in enumerate(OUTAGE):
+    for n, ended in enumerate(OUTAGE):
         slow.restart()
-        slow.round(1 + n, one)
+        slow.round(1 + n, ended)
     slow.restart()
     slow.wait(10)
     assert slow.reported() == CORRELATED
@@ -270,7 +270,7 @@ def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, e
 def test_an_outage_stays_one_finding_when_its_first_timeouts_are_forgotten(watch: Watch) -> None:
     """After 15 minutes the first timeouts of the outage are forgotten. The other timeouts must not become single
     findings."""
-    ended = [Ended(9 * n, one.name) for n, one in enumerate(OUTAGE)]
+    ended = [Ended(9 * n, ended.name) for n, ended in enumerate(OUTAGE)]
     watched = watch()
     watched.round(50, *ended)
     watched.wait(51)

@@ -64,9 +64,9 @@ def _steps(log: str) -> Iterator[tuple[int, bytes, re.Match[str]]]:
 
 def long_running(judged: Judged, name: bytes) -> Finding:
     (found,) = (
-        one
-        for one in all_findings(judged)
-        if one.kind == Kind.LONG_RUNNING and one.subject.transactional_id == name and one.is_open
+        finding
+        for finding in all_findings(judged)
+        if finding.kind == Kind.LONG_RUNNING and finding.subject.transactional_id == name and finding.is_open
     )
     return found
 
@@ -130,7 +130,7 @@ def abort(judged: Judged, name: bytes, start_ms: int) -> None:
         entry(judged.next_offset + n, state, name, pid=24, epoch=1, start_ms=start_ms, at_ms=at_ms, version=2)
         for n, state in path
     ]
-    judged.log([with_timeout(one, TIMEOUT_MS) for one in found], at_ms)
+    judged.log([with_timeout(entry, TIMEOUT_MS) for entry in found], at_ms)
     judged.judge.round(at_ms)
 
 
@@ -173,8 +173,8 @@ def test_an_id_for_each_checkpoint_gets_an_info_finding(judged: Judged) -> None:
             path += [(states.PREPARE_COMMIT, 1, committed_ms), (states.COMPLETE_COMMIT, 1, committed_ms + 1)]
         for state, epoch, at_ms in path:
             steps.append(entry(0, state, name, pid=n, epoch=epoch, start_ms=born_ms + 90, at_ms=at_ms, version=2))
-    steps.sort(key=lambda one: one.record.timestamp_ms)
-    entries = [one._replace(record=one.record._replace(offset=n)) for n, one in enumerate(steps)]
+    steps.sort(key=lambda entry: entry.record.timestamp_ms)
+    entries = [entry._replace(record=entry.record._replace(offset=n)) for n, entry in enumerate(steps)]
     end_ms = NOW_MS + count * CHECKPOINT_MS + 5_000
     judged.log(entries, end_ms)
     judged.judge.round(end_ms)

@@ -45,7 +45,7 @@ def stored(cluster: Cluster) -> Mapping[str, int]:
 def open_now(cluster: Cluster, kind: str, now_ms: int) -> int:
     with cluster.engine.connect() as connection:
         found = load(connection, cluster.id, now_ms)
-    return sum(one.is_open for (of_kind, _), one in found.items() if of_kind == kind)
+    return sum(finding.is_open for (of_kind, _), finding in found.items() if of_kind == kind)
 
 
 def late(judged: Judged, number: int) -> None:
@@ -62,7 +62,7 @@ def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
     assert open_now(judged.cluster, Kind.OVERDUE, NOW_MS) == 31
     with judged.reader.connect() as connection:
         found = load(connection, judged.cluster.id, NOW_MS)
-    reported = sum(one.life.count for (kind, _), one in found.items() if kind == Kind.OVERDUE)
+    reported = sum(finding.life.count for (kind, _), finding in found.items() if kind == Kind.OVERDUE)
     assert (reported, stored(judged.cluster)[Kind.OVERDUE]) == (judge_inputs.IDS_READ, 200)
 
 
@@ -178,5 +178,5 @@ def test_reasons_that_are_not_listed_are_counted(lab: Lab) -> None:
     lab.watched.see(*(silent(NOW_MS, f"broker {n} does not answer", partition=n) for n in range(REASONS_SHOWN + 3)))
     with lab.reader.connect() as connection:
         missing = judged_partitions.coverage(connection, lab.cluster.id).missing
-    assert sum(one.partitions for one in missing) == REASONS_SHOWN + 3
+    assert sum(partitions.partitions for partitions in missing) == REASONS_SHOWN + 3
     assert (missing[0].why, missing[0].partitions) == (judged_partitions.OTHER_REASONS, 3)

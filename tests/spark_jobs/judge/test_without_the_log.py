@@ -79,8 +79,8 @@ class Blind(Lab):
         with self.reader.connect() as connection:
             rows = partitions.stalled(connection, self.cluster.id)
             (partition,) = judged_partitions.judge(connection, self.cluster.id, rows)
-        (one,) = partition.entries
-        return one.relation.kind, text_of(partition.why)
+        (judged_entry,) = partition.entries
+        return judged_entry.relation.kind, text_of(partition.why)
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_long_transactions_cause_few_requests_and_none_to_partitions(lab: Blind)
         if len(lab.prober.asked) > asked:
             lab.coordinator_answers(NOW_MS + S + after_ms + 1, ONGOING)
     assert 15 <= len(lab.prober.asked) <= 21
-    assert not any(one.entries or one.log_partitions or one.facts for one in lab.prober.asked)
+    assert not any(questions.entries or questions.log_partitions or questions.facts for questions in lab.prober.asked)
 
 
 def test_a_new_transaction_of_the_same_producer_adopts_the_records(lab: Blind) -> None:

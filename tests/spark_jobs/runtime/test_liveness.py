@@ -35,7 +35,7 @@ class Machine:
             self.used = ProcessorTime(self.used.ran_ns + ran, self.used.waited_ns + waited)
             for part in working:
                 part.step()
-            found |= {one.name for one in watch.check()}
+            found |= {stuck_part.name for stuck_part in watch.check()}
         return sorted(found)
 
 

@@ -49,10 +49,10 @@ class Tailing:
         (batch,) = batches_from_rows(
             pa.Table.from_batches(list(read_tails(self._settings, plan.ranges, wall_clock_ms)))
         )
-        self.records += sum(one.records for one in batch.volumes)
-        self.commits += sum(one.commits for one in batch.volumes)
-        self.gaps += [one.read.gap for one in batch.ranges if one.read.gap]
-        self.ranges |= {one.read.partition: one.read for one in batch.ranges}
+        self.records += sum(volume.records for volume in batch.volumes)
+        self.commits += sum(volume.commits for volume in batch.volumes)
+        self.gaps += [topic_range.read.gap for topic_range in batch.ranges if topic_range.read.gap]
+        self.ranges |= {topic_range.read.partition: topic_range.read for topic_range in batch.ranges}
         return batch
 
     def until(self, records: int, commits: int) -> None:

@@ -103,7 +103,7 @@ def begun(**logs: list[tuple[int, int]]) -> tuple[Planned, Cluster]:
 
 
 def spans(read: dict[Place, RangeRead]) -> dict[Place, tuple[int, int]]:
-    return {place: (one.lo, one.hi) for place, one in read.items()}
+    return {place: (range_read.lo, range_read.hi) for place, range_read in read.items()}
 
 
 def test_a_topic_is_tailed_from_its_end_and_read_as_it_grows() -> None:
@@ -187,8 +187,10 @@ def test_a_deleted_topic_ends_once_and_comes_back_as_a_new_one() -> None:
     )
     del cluster.logs["pay"]
     planned.plan()
-    ended = {place: one for place, one in planned.read().items() if place[0] == "pay"}
-    assert {place: (one.is_gone, one.gap, one.topic_id) for place, one in ended.items()} == {
+    ended = {place: range_read for place, range_read in planned.read().items() if place[0] == "pay"}
+    assert {
+        place: (range_read.is_gone, range_read.gap, range_read.topic_id) for place, range_read in ended.items()
+    } == {
         ("pay", 0): (True, None, ""),
         ("pay", 1): (True, None, ""),
     }
@@ -201,8 +203,8 @@ def test_a_recreated_topic_is_read_from_its_start_as_a_new_generation() -> None:
     planned, cluster = begun(pay=[(0, 50), (0, 40)])
     cluster.logs["pay"], cluster.ids["pay"] = [(0, 8)], "T2"
     read = planned.read()
-    one, lost = read["pay", 0], read["pay", 1]
-    assert (one.generation, one.lo, one.hi, one.gap) == (1, 0, 8, Gap(0, 50, "recreated"))
+    range_read, lost = read["pay", 0], read["pay", 1]
+    assert (range_read.generation, range_read.lo, range_read.hi, range_read.gap) == (1, 0, 8, Gap(0, 50, "recreated"))
     assert (lost.is_gone, lost.gap) == (True, Gap(0, 40, "recreated"))
 
 
@@ -221,9 +223,9 @@ def test_a_topic_recreated_a_moment_ago_is_not_taken_for_a_diverged_log() -> Non
 def test_a_diverged_log_is_read_on_from_the_offset_of_divergence() -> None:
     planned, cluster = begun(pay=[(0, 50)])
     cluster.logs["pay"], cluster.epochs["pay"], cluster.parted_at = [(10, 45)], 6, 42
-    (one,) = planned.read().values()
-    assert (one.generation, one.lo, one.hi, one.gap) == (1, 42, 45, Gap(42, 50, "diverged"))
-    assert one.counts
+    (range_read,) = planned.read().values()
+    assert (range_read.generation, range_read.lo, range_read.hi, range_read.gap) == (1, 42, 45, Gap(42, 50, "diverged"))
+    assert range_read.counts
 
 
 @pytest.mark.parametrize(
@@ -244,11 +246,11 @@ def test_a_batch_is_bounded_in_bytes_and_every_partition_has_its_share() -> None
     cluster = Cluster(pay=[(0, 90_000), (0, 10_000)], orders=[(0, 100_000), (0, 0)])
     planned = Planned(cluster, budget=10_000_000, pay=begun, orders=begun)
     read = planned.read()
-    taken = {place: one.hi - one.lo for place, one in read.items()}
+    taken = {place: range_read.hi - range_read.lo for place, range_read in read.items()}
     assert sum(taken.values()) * 500 <= 10_000_000 + 4 * 500
     assert taken["pay", 1] >= 1_000
     assert taken["orders", 0] >= 9_000
-    while any(one.hi < one.end_offset for one in read.values()):
+    while any(range_read.hi < range_read.end_offset for range_read in read.values()):
         read = planned.read()
     assert spans(read)["pay", 0][1] == 90_000
 

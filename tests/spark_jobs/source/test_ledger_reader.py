@@ -59,12 +59,12 @@ def test_every_range_of_every_topic_is_read(monkeypatch: pytest.MonkeyPatch) -> 
     asked = [a_range("pay", 0, 0, 4), a_range("orders", 0, 0, 1), a_range("pay", 1, 3, 6), a_range("pay", 2, 6, 6)]
     found = read(monkeypatch, logs, *asked)
     assert found.trouble is None
-    assert {(one.topic, one.partition): (one.records, one.commits) for one in found.volumes} == {
+    assert {(volume.topic, volume.partition): (volume.records, volume.commits) for volume in found.volumes} == {
         ("pay", 0): (3, 1),
         ("pay", 1): (2, 1),
         ("orders", 0): (1, 0),
     }
-    assert [(one.topic, one.partition, one.generation, one.offset) for one in found.markers] == [
+    assert [(marker.topic, marker.partition, marker.generation, marker.offset) for marker in found.markers] == [
         ("pay", 0, 2, 3),
         ("pay", 1, 2, 3),
     ]
@@ -75,13 +75,13 @@ def test_every_range_of_every_topic_is_read(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_batch_larger_than_a_fetch_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PARTITION_BYTES", 100)
     found = read(monkeypatch, {"pay": [(1, records(0, size=5_000)), (2, records(1))]}, a_range("pay", 0, 0, 2))
-    assert (sum(one.records for one in found.volumes), found.trouble) == (2, None)
+    assert (sum(volume.records for volume in found.volumes), found.trouble) == (2, None)
 
 
 def test_bytes_that_are_no_batch_are_skipped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     log = [(1, records(0)), (2, bytes(80)), (3, records(2))]
     found = read(monkeypatch, {"pay": log}, a_range("pay", 0, 0, 3))
-    assert sum(one.records for one in found.volumes) == 2
+    assert sum(volume.records for volume in found.volumes) == 2
     assert found.trouble == NoBatch("pay", 0, 1)
 
 

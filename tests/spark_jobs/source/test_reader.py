@@ -46,8 +46,8 @@ def answering(
 
     def fetch(_client: object, _node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int) -> list[Fetched]:
         ((topic, of_topic),) = wanted.items()
-        asked.append([one.partition for one in of_topic])
-        return [answer(topic, one) for one in of_topic]
+        asked.append([partition_fetch.partition for partition_fetch in of_topic])
+        return [answer(topic, partition_fetch) for partition_fetch in of_topic]
 
     monkeypatch.setattr(reader, "fetch_many", fetch)
     monkeypatch.setattr(reader, "topic_layout", lambda *_: None)
@@ -102,8 +102,8 @@ def test_a_range_without_one_good_record_is_read_to_its_end(monkeypatch: pytest.
 
 def test_offsets_emptied_by_compaction_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of [0, 8), the offsets 0, 2, 3 and 6 have a record; compaction removed the others before they were read."""
-    (one,) = read(monkeypatch, [good(0), b"", good(2), good(3), b"", b"", good(6), b"", good(8)]).ranges
-    assert (one.missing, one.hole_end) == (4, 8)
+    (range_read,) = read(monkeypatch, [good(0), b"", good(2), good(3), b"", b"", good(6), b"", good(8)]).ranges
+    assert (range_read.missing, range_read.hole_end) == (4, 8)
     (whole,) = read(monkeypatch, [good(0), good(1)]).ranges
     assert (whole.missing, whole.hole_end) == (0, 0)
 
@@ -113,7 +113,7 @@ def test_a_record_that_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: 
     odd = build.transition(b"odd", 1, timestamp_ms=1_000, data=b"\x00\x63")
     batch = read(monkeypatch, [good(0), odd, good(2)])
     assert [(reject.offset, reject.transactional_id) for reject in batch.rejects] == [(1, b"odd")]
-    assert [(one.missing, one.hole_end) for one in batch.ranges] == [(0, 2)]
+    assert [(range_read.missing, range_read.hole_end) for range_read in batch.ranges] == [(0, 2)]
 
 
 def test_only_the_partition_with_an_error_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,7 +272,7 @@ def test_the_end_of_the_log_after_a_record_is_kept_while_its_transaction_is_open
     ordered.look(MANY_ROUNDS)
     ordered.take()
     ordered.stand("orders", 10, 12)
-    assert [(one.high_watermark, one.ends_after_first[0].offset) for one in samples_of(ordered)] == [
+    assert [(sample.high_watermark, sample.ends_after_first[0].offset) for sample in samples_of(ordered)] == [
         (10, 102),
         (11, 105),
         (12, 200),
@@ -330,7 +330,7 @@ def test_a_failed_round_proves_no_order() -> None:
     cluster.look()
     cluster.take()
     cluster.stand("orders", 14, 15)
-    sample = next(one for one in samples_of(cluster) if one.high_watermark == 14)
+    sample = next(sample for sample in samples_of(cluster) if sample.high_watermark == 14)
     assert sample.earlier_high_watermark == 10
 
 
@@ -344,7 +344,7 @@ def test_the_samples_around_the_record_at_the_lso_are_kept(cluster: Cluster) -> 
     cluster.stand("orders", 22, 30)
     (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
     # the record at 22 was written between the last two samples, and an earlier marker after one of the first samples
-    assert [one.high_watermark for one in decode(reported.samples)] == [16, 18, 20, 30]
+    assert [sample.high_watermark for sample in decode(reported.samples)] == [16, 18, 20, 30]
 
 
 def test_a_late_write_is_reported_with_samples_from_before_the_transaction() -> None:
@@ -361,7 +361,7 @@ def test_a_late_write_is_reported_with_samples_from_before_the_transaction() -> 
     cluster.look()
     cluster.stand("orders", 12, 13)
     (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    assert [(one.high_watermark, one.earlier_high_watermark) for one in decode(reported.samples)] == [
+    assert [(sample.high_watermark, sample.earlier_high_watermark) for sample in decode(reported.samples)] == [
         (10, 10),
         (11, 10),
         (12, 10),
@@ -377,7 +377,11 @@ def test_a_new_leader_begins_a_new_sample(cluster: Cluster) -> None:
     cluster.look(2)
     cluster.stand("orders", 10, 11)
     (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    assert [(one.high_watermark, one.leader_epoch) for one in decode(reported.samples)] == [(10, 0), (10, 1), (11, 1)]
+    assert [(sample.high_watermark, sample.leader_epoch) for sample in decode(reported.samples)] == [
+        (10, 0),
+        (10, 1),
+        (11, 1),
+    ]
 
 
 def test_a_single_sample_without_an_answer_is_not_reported(cluster: Cluster) -> None:

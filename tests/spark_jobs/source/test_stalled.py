@@ -138,7 +138,7 @@ def test_a_large_batch_is_fetched_with_a_larger_limit_and_then_alone(leader: Lea
     leader.log = data(10, 1, records=700_000)
     assert len(leader.log) > 8 << 20
     reported = leader.read(ask(0), ask(1))
-    assert [one.first is not None for one in reported] == [True, True]
+    assert [stalled_read.first is not None for stalled_read in reported] == [True, True]
     assert leader.fetches[:3] == [(2, 16 << 10), (2, 2 << 20), (1, 8 << 20)]
 
 
@@ -204,5 +204,5 @@ def test_few_partitions_are_one_task_and_many_are_shared_by_leader() -> None:
     assert len(into_tasks(few, 2)) == 1
     many = [ask(p, leader=p % 2) for p in range(WORTH_A_TASK * 8)]
     tasks = into_tasks(many, 2)
-    assert [{one.leader for one in task} for task in tasks] == [{0}, {1}]
-    assert sorted(one.partition for task in tasks for one in task) == list(range(WORTH_A_TASK * 8))
+    assert [{ends.leader for ends in task} for task in tasks] == [{0}, {1}]
+    assert sorted(ends.partition for task in tasks for ends in task) == list(range(WORTH_A_TASK * 8))

@@ -89,7 +89,7 @@ def test_another_worker_continues_from_the_cached_window(tmp_path: Path) -> None
     for one in (read, found[key]):
         one.extend(data(11, 2))
     assert found[key] == read
-    assert [one.producer_id for one in found[key].entries(is_whole=True)] == [1, 2]
+    assert [entry.producer_id for entry in found[key].entries(is_whole=True)] == [1, 2]
 
 
 def test_the_cache_keeps_the_newest_lso_of_the_latest_partitions(tmp_path: Path) -> None:

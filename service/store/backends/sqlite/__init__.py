@@ -55,11 +55,11 @@ class Sqlite(Backend):
     def insert(self, table: Table) -> sqlite.Insert:
         return sqlite.insert(table)
 
-    def larger(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
-        return func.max(one, other)
+    def larger(self, column_element: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.max(column_element, other)
 
-    def smaller(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
-        return func.min(one, other)
+    def smaller(self, column_element: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.min(column_element, other)
 
     def extend_text_index(self, engine: Engine) -> bool:
         return trigram_index.extend(engine)

@@ -49,7 +49,7 @@ _LARGEST_CLUSTER_ID: Final = 10_000
 
 
 def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
-    return all(one.is_whole for one in tables if one.table in (_CLUSTERS, _COUNTERS, _POSITIONS))
+    return all(table.is_whole for table in tables if table.table in (_CLUSTERS, _COUNTERS, _POSITIONS))
 
 
 def rebuild(url: URL, now_ms: int) -> Rebuilt:
@@ -96,14 +96,14 @@ def _copy(old: DamagedFile, new: sqlite3.Connection) -> Iterator[SalvagedTable]:
     for (table,) in named:
         if table == _SEQUENCES:  # the highest number ever given, also to deleted rows: copying rows does not restore it
             new.execute(f"DELETE FROM {_SEQUENCES}")  # noqa: S608
-        columns = [one for one in old.columns(table) if one in columns_of(new, table)]
+        columns = [column for column in old.columns(table) if column in columns_of(new, table)]
         yield _copy_table(old, new, table, columns) if columns else SalvagedTable(table, 0, is_whole=False)
         new.commit()
 
 
 def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: Sequence[str]) -> SalvagedTable:
     """Copies the rows. Rows that violate a constraint are left out: they come from damaged pages."""
-    names, marks = ", ".join(f'"{one}"' for one in columns), ", ".join("?" * len(columns))
+    names, marks = ", ".join(f'"{column}"' for column in columns), ", ".join("?" * len(columns))
     insert = f'INSERT OR IGNORE INTO "{table}" ({names}) VALUES ({marks})'  # noqa: S608 - names of our own schema
     reading = old.rows(table, columns)
     copied = new.executemany(insert, reading).rowcount

@@ -317,7 +317,7 @@ def _table(
         *(_column(*one.split()) for one in columns.split(", ")),
         sa.PrimaryKeyConstraint(*key.split(", ")),
         *(sa.UniqueConstraint(*one.split(", ")) for one in unique),
-        *(sa.Index(None, *one.split(", ")) for one in indexes),
+        *(sa.Index(None, *index.split(", ")) for index in indexes),
         **options,
     )
 

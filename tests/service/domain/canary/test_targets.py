@@ -39,8 +39,8 @@ WHOLE = layout({0: (1, 3), 1: (2, 3), 2: (1, 3)}, {0: 1, 1: 2})
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_each_id_belongs_to_its_partition_of_the_log(count: int) -> None:
     ids = [canary_id("c0ffee", partition, count) for partition in range(count)]
-    assert [partition_of(one, count) for one in ids] == list(range(count))
-    assert all(is_canary_id(one.encode()) for one in ids)
+    assert [partition_of(transactional_id, count) for transactional_id in ids] == list(range(count))
+    assert all(is_canary_id(transactional_id.encode()) for transactional_id in ids)
 
 
 def test_nothing_of_an_application_is_taken_for_the_canarys() -> None:

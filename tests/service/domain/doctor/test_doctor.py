@@ -66,13 +66,13 @@ def gaps(seen: ClusterReport) -> list[str]:
 
 
 def verdict(seen: ClusterReport, what: str) -> Verdict:
-    (found,) = (one for one in verdicts(seen) if one.what == what)
+    (found,) = (verdict for verdict in verdicts(seen) if verdict.what == what)
     return found
 
 
 def test_with_every_permission_only_causes_and_blocked_groups_are_not_certain() -> None:
     assert gaps(FINE) == []
-    found = {one.what: (one.trust, one.why) for one in verdicts(FINE)}
+    found = {verdict.what: (verdict.trust, verdict.why) for verdict in verdicts(FINE)}
     assert found.pop("blocked groups") == (LIKELY, NO_LEVEL)
     assert found.pop("causes and history") == (LIKELY, NO_CAUSE)
     assert set(found.values()) == {(CERTAIN, "")}
@@ -318,7 +318,7 @@ def test_partitions_of_the_log_without_a_leader_leave_producers_without_a_name()
 
 def test_topics_without_an_answer_are_not_counted_as_allowed() -> None:
     seen = FINE._replace(topics=TOPICS._replace(readable=("orders",), unanswered=("payments",), unanswered_why="x"))
-    (allowed,) = (one.text for one in lines(seen) if one.text.startswith("READ is allowed"))
+    (allowed,) = (line.text for line in lines(seen) if line.text.startswith("READ is allowed"))
     assert allowed == "READ is allowed on 1 of 2 topics watched"
     assert "payments" in verdict(seen, "names of blocking producers").why
 

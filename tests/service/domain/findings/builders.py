@@ -38,8 +38,8 @@ def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **
     at_ms = NOW_MS - age_ms
     started = at_ms if state in states.OPEN else None
     topics = (("orders", 0), ("orders", 3)) if state in states.OPEN else ()
-    one = IdState(name.encode(), name, 0, 40, at_ms, state, 7, 2, 60 * S, at_ms, started, at_ms, topics)
-    return one._replace(**fields)
+    id_state = IdState(name.encode(), name, 0, 40, at_ms, state, 7, 2, 60 * S, at_ms, started, at_ms, topics)
+    return id_state._replace(**fields)
 
 
 def event(

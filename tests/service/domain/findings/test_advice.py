@@ -70,16 +70,16 @@ def hanging_facts() -> Iterator[tuple[Decided, HangingFacts]]:
 
 
 def timeouts(two_phase: TwoPhase) -> tuple[TimedOutFacts, CorrelatedFacts]:
-    one = TimedOutFacts(Whose("pay", 1), 20_000, True, two_phase, None, False)
-    return one, CorrelatedFacts(5, DEADLINE_MS, 5, 120_000, 1, two_phase, 0, names_of([]), "", False)
+    facts = TimedOutFacts(Whose("pay", 1), 20_000, True, two_phase, None, False)
+    return facts, CorrelatedFacts(5, DEADLINE_MS, 5, 120_000, 1, two_phase, 0, names_of([]), "", False)
 
 
 def every_advice() -> Iterator[tuple[object, str]]:
-    yield from ((one, one.advice()) for one in long_running_facts())
-    yield from ((one, one.advice()) for one in overdue_facts())
-    yield from ((one, one.advice()) for one in stuck_facts())
-    yield from ((one, one.advice(decision)) for decision, one in hanging_facts())
-    yield from ((one, one.advice()) for two_phase in TwoPhase for one in timeouts(two_phase))
+    yield from ((long_running_fact, long_running_fact.advice()) for long_running_fact in long_running_facts())
+    yield from ((overdue_fact, overdue_fact.advice()) for overdue_fact in overdue_facts())
+    yield from ((stuck_fact, stuck_fact.advice()) for stuck_fact in stuck_facts())
+    yield from ((facts, facts.advice(decision)) for decision, facts in hanging_facts())
+    yield from ((timeout, timeout.advice()) for two_phase in TwoPhase for timeout in timeouts(two_phase))
 
 
 def test_no_advice_claims_to_list_every_cause() -> None:
@@ -190,7 +190,7 @@ def test_a_hanging_transaction_is_aborted_only_where_no_commit_is_lost() -> None
 
 def test_timeout_advice_says_that_a_two_phase_sink_loses_records() -> None:
     for two_phase in TwoPhase:
-        for text in (one.advice() for one in timeouts(two_phase)):
+        for text in (timeout.advice() for timeout in timeouts(two_phase)):
             assert "discarded" in text
             assert ("have to be produced again" in text) == (two_phase is not TwoPhase.NO)
             assert "old protocol" in text  # a producer of transaction version 2 goes on: its late abort is accepted
@@ -217,7 +217,7 @@ def test_two_phase_sinks_are_known_by_their_ids_and_timeouts(name: str, timeout_
 
 def test_ids_that_expire_are_many_or_one() -> None:
     about = observe(Kind.EXPIRING)
-    many, one = (ExpiringFacts(Whose(name, ids), "pay-1", DEADLINE_MS) for name, ids in (("pay-", 12), ("pay-1", 1)))
+    many, facts = (ExpiringFacts(Whose(name, ids), "pay-1", DEADLINE_MS) for name, ids in (("pay-", 12), ("pay-1", 1)))
     assert "12 ids that begin with pay- expire, pay-1 first," in many.words(about).title
     assert many.words(about).title.endswith("unless they are used before")
-    assert one.words(about).title.endswith("unless it is used before")
+    assert facts.words(about).title.endswith("unless it is used before")

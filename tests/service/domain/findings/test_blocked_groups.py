@@ -110,13 +110,17 @@ def found(
 
 
 def test_a_group_blocked_by_a_hanging_transaction_is_critical() -> None:
-    (one,) = found([victim()], blocker(RelationKind.HANGING))
-    assert (one.kind, one.severity, one.confidence) == (Kind.BLOCKED_GROUP, Severity.CRITICAL, Confidence.CERTAIN)
-    assert one.subject == Subject(group="billing", topic="orders", partition=0)
-    assert one.self_heals_at_ms is None
-    assert one.summary.startswith("billing is blocked on orders-0: at offset 100 the hanging transaction of")
-    assert "Restarting the group helps only if its own application" in one.advice
-    assert [e.source for e in one.evidence] == [LogPlace("orders", 0, 100), "OffsetFetch"]
+    (observation,) = found([victim()], blocker(RelationKind.HANGING))
+    assert (observation.kind, observation.severity, observation.confidence) == (
+        Kind.BLOCKED_GROUP,
+        Severity.CRITICAL,
+        Confidence.CERTAIN,
+    )
+    assert observation.subject == Subject(group="billing", topic="orders", partition=0)
+    assert observation.self_heals_at_ms is None
+    assert observation.summary.startswith("billing is blocked on orders-0: at offset 100 the hanging transaction of")
+    assert "Restarting the group helps only if its own application" in observation.advice
+    assert [e.source for e in observation.evidence] == [LogPlace("orders", 0, 100), "OffsetFetch"]
     (nameless,) = found([victim()], blocker(RelationKind.HANGING, name=None))
     assert "the hanging transaction of producer id 7" in nameless.summary
 
@@ -147,9 +151,11 @@ def test_idle_time_before_the_stall_does_not_count() -> None:
 
 
 def test_the_title_says_that_the_isolation_level_is_not_known() -> None:
-    (one,) = found([victim()._replace(confidence=Confidence.LIKELY)], blocker(RelationKind.HANGING))
-    assert one.summary.startswith("billing is probably blocked on orders-0: at offset 100 the hanging transaction of")
-    assert "Kafka does not report its isolation level" in one.summary
+    (observation,) = found([victim()._replace(confidence=Confidence.LIKELY)], blocker(RelationKind.HANGING))
+    assert observation.summary.startswith(
+        "billing is probably blocked on orders-0: at offset 100 the hanging transaction of"
+    )
+    assert "Kafka does not report its isolation level" in observation.summary
 
 
 def test_a_long_legal_transaction_is_reported_with_the_time_it_heals() -> None:
@@ -184,8 +190,10 @@ def test_severity_equals_that_of_the_finding_about_the_id(relation: RelationKind
 
 def test_severity_equals_that_of_the_finding_about_the_entry() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
-    (one,) = found([victim()], blocker(RelationKind.ADOPTED), reported=known(Kind.ADOPTED, Severity.WARNING, here))
-    assert one.severity == Severity.WARNING
+    (observation,) = found(
+        [victim()], blocker(RelationKind.ADOPTED), reported=known(Kind.ADOPTED, Severity.WARNING, here)
+    )
+    assert observation.severity == Severity.WARNING
     elsewhere = here._replace(start_offset=LSO + 1)
     assert (
         found([victim()], blocker(RelationKind.ADOPTED), reported=known(Kind.ADOPTED, Severity.WARNING, elsewhere))
@@ -197,27 +205,27 @@ def test_a_candidate_is_no_cause_and_an_unknown_cause_is_reported() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
     suspected = known(Kind.HANGING, Severity.CRITICAL, here, confirmed=False)
     assert found([victim()], blocker(RelationKind.UNKNOWN), reported=suspected) == []
-    (one,) = found([victim(stalled_ms=M)], blocker(RelationKind.UNKNOWN), reported=suspected)
-    assert one.severity == Severity.WARNING
-    assert "what will end the transaction is not known yet" in one.advice
+    (observation,) = found([victim(stalled_ms=M)], blocker(RelationKind.UNKNOWN), reported=suspected)
+    assert observation.severity == Severity.WARNING
+    assert "what will end the transaction is not known yet" in observation.advice
     (unread,) = found([victim(stalled_ms=M)])
     assert "a transaction that has not been read yet" in unread.summary
 
 
 def test_the_first_open_transaction_is_the_cause() -> None:
-    (one,) = found(
+    (observation,) = found(
         [victim(stalled_ms=M)], blocker(RelationKind.HANGING, start=LSO + 5, name="late"), blocker(RelationKind.OPEN)
     )
-    assert (one.severity, "pay-1" in one.summary) == (Severity.INFO, True)
+    assert (observation.severity, "pay-1" in observation.summary) == (Severity.INFO, True)
 
 
 def test_a_group_with_pending_offsets_waits_on_its_offsets_partition() -> None:
-    (one,) = found([victim(GroupRelation.UNSTABLE_OFFSETS)], blocker(RelationKind.HANGING, HOME))
-    assert one.subject == Subject(group="billing", topic="orders", partition=0)
-    assert one.severity == Severity.CRITICAL
-    assert "on __consumer_offsets-9 (UNSTABLE_OFFSET_COMMIT)" in one.summary
-    assert "Do not delete the group" in one.advice
-    assert one.evidence[0].source == LogPlace("__consumer_offsets", 9, 100)
+    (observation,) = found([victim(GroupRelation.UNSTABLE_OFFSETS)], blocker(RelationKind.HANGING, HOME))
+    assert observation.subject == Subject(group="billing", topic="orders", partition=0)
+    assert observation.severity == Severity.CRITICAL
+    assert "on __consumer_offsets-9 (UNSTABLE_OFFSET_COMMIT)" in observation.summary
+    assert "Do not delete the group" in observation.advice
+    assert observation.evidence[0].source == LogPlace("__consumer_offsets", 9, 100)
     (several,) = found(
         [victim(GroupRelation.UNSTABLE_OFFSETS)],
         blocker(RelationKind.OPEN, HOME),
@@ -228,12 +236,12 @@ def test_a_group_with_pending_offsets_waits_on_its_offsets_partition() -> None:
 
 
 def test_rules_of_the_id_or_topic_give_owner_and_mute() -> None:
-    (one,) = found(
+    (observation,) = found(
         [victim()],
         blocker(RelationKind.HANGING),
         rules=[Rule(prefix="pay-", owner="team-pay", mute_until_ms=NOW_MS + 5)],
     )
-    assert (one.owner, one.muted_until_ms) == ("team-pay", NOW_MS + 5)
+    assert (observation.owner, observation.muted_until_ms) == ("team-pay", NOW_MS + 5)
 
 
 @pytest.mark.parametrize(
@@ -260,18 +268,18 @@ def test_the_same_facts_give_the_same_words() -> None:
 
 
 def test_a_pending_offset_waits_only_for_its_own_transaction() -> None:
-    one = victim(GroupRelation.UNSTABLE_OFFSETS)
-    one = one._replace(offset=one.offset._replace(producer_id=8))
+    group = victim(GroupRelation.UNSTABLE_OFFSETS)
+    group = group._replace(offset=group.offset._replace(producer_id=8))
     legal = blocker(RelationKind.OPEN, HOME, timeout_ms=5 * M)
     other = blocker(RelationKind.HANGING, HOME, start=LSO + 5, name="pay-2")
     other = other._replace(entry=other.entry._replace(producer_id=8))
-    (found_one,) = found([one], legal, other)
+    (found_one,) = found([group], legal, other)
     assert found_one.severity == Severity.CRITICAL
     assert "is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
     assert found_one.evidence[0].source == LogPlace("__consumer_offsets", 9, 105)
     assert "its records commit the offset" in found_one.evidence[0].text
-    assert found([one], legal) == []  # the transaction ended a moment ago
-    mine = one._replace(offset=one.offset._replace(producer_id=7))
+    assert found([group], legal) == []  # the transaction ended a moment ago
+    mine = group._replace(offset=group.offset._replace(producer_id=7))
     assert found([mine], legal, other) == []  # the transaction is within its timeout and not open for long
 
 
@@ -295,9 +303,9 @@ def test_transactions_whose_commits_are_partly_unread_are_coverage_gaps() -> Non
 
 
 def test_groups_that_cannot_be_described_are_coverage_gaps() -> None:
-    (one,) = unreadable_groups({"billing"}, {})
-    assert (one.kind, one.subject) == (Kind.COVERAGE_GAP, Subject(group="billing"))
-    assert "DESCRIBE on the group" in one.advice
+    (observation,) = unreadable_groups({"billing"}, {})
+    assert (observation.kind, observation.subject) == (Kind.COVERAGE_GAP, Subject(group="billing"))
+    assert "DESCRIBE on the group" in observation.advice
     never = unreadable_groups({"billing"}, {"workers": ShareLevelNotReported(), "old": ShareOffsetsNotReported()})
     assert [one.subject.group for one in never] == ["billing", "old", "workers"]
     assert "do not report the offsets of share groups" in never[1].summary
@@ -309,9 +317,10 @@ def test_groups_that_cannot_be_described_are_coverage_gaps() -> None:
 
 def test_a_group_away_from_the_lso_is_only_probably_blocked_and_says_why() -> None:
     def of(offset: int, **more: Any) -> Observation:
-        one = victim()._replace(confidence=Confidence.LIKELY)
+        group = victim()._replace(confidence=Confidence.LIKELY)
         (seen,) = found(
-            [one._replace(offset=one.offset._replace(committed_offset=offset, **more))], blocker(RelationKind.HANGING)
+            [group._replace(offset=group.offset._replace(committed_offset=offset, **more))],
+            blocker(RelationKind.HANGING),
         )
         return seen
 

@@ -27,5 +27,5 @@ OF_OTHERS = (
 def test_what_is_observed_of_the_canary_is_left_out_and_nothing_else(kind: Kind) -> None:
     seen = tuple(observe(kind, subject=subject) for subject in (*OF_CANARY, *OF_OTHERS))
     result = RoundResult(seen, frozenset({kind}))
-    assert [one.subject for one in without_canary(result).observations] == list(OF_OTHERS)
+    assert [observation.subject for observation in without_canary(result).observations] == list(OF_OTHERS)
     assert without_canary(result).kinds == result.kinds

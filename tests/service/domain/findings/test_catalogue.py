@@ -35,7 +35,7 @@ def collections_of(module: Path) -> Iterator[set[str]]:
         if isinstance(node, ast.Dict):
             yield set().union(*(kinds_in(key) for key in node.keys if key is not None))
         elif isinstance(node, ast.Set | ast.Tuple | ast.List):
-            yield set().union(*(kinds_in(one) for one in node.elts))
+            yield set().union(*(kinds_in(expr) for expr in node.elts))
 
 
 def test_every_kind_has_an_entry() -> None:

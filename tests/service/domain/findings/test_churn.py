@@ -92,7 +92,7 @@ def test_threads_of_a_process_that_works_are_in_use() -> None:
 
 
 def test_streams_with_a_new_process_id_at_every_start_shall_keep_state_dir() -> None:
-    new = [one._replace(timeout_ms=10_000) for one in one_by_one(map(streams, range(6)), 30 * S)]
+    new = [event._replace(timeout_ms=10_000) for event in one_by_one(map(streams, range(6)), 30 * S)]
     (found,) = find(new, used_for(new, 20 * S))
     assert found.advice.startswith("Keep state.dir of this Kafka Streams application on a disk")
 
@@ -195,7 +195,9 @@ def test_churn_is_reported_once_its_ids_had_the_time_to_be_used(after_ms: int, f
     here = context(until_ms=now_ms)
     here = here._replace(log=here.log._replace(settled_ms=now_ms))
     settling = Settling(now_ms, {e.sequence: e.at_ms for e in new}, NOW_MS, now_ms)
-    lookups = Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}, lambda _: {})
+    lookups = Lookups(
+        lambda _: {}, lambda ids: {transactional_id: uses[transactional_id] for transactional_id in ids}, lambda _: {}
+    )
     reported, unsettled = find_in_events(new, lookups, settling, here)
     assert [o.kind for o in reported] == [Kind.CHURN] * found
     assert ((Kind.CHURN, Subject(prefix="etl-")) in unsettled) == (not found)

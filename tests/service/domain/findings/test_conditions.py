@@ -45,7 +45,7 @@ DUE = 60 * S + 10 * S + ABORT_SLACK_MS
 
 
 @pytest.mark.parametrize(
-    ("one", "severity", "confidence"),
+    ("id_state", "severity", "confidence"),
     [
         (id_now(age_ms=DUE - 1), None, None),
         (id_now(age_ms=DUE), Severity.WARNING, Confidence.LIKELY),
@@ -58,20 +58,20 @@ DUE = 60 * S + 10 * S + ABORT_SLACK_MS
     ],
 )
 def test_a_transaction_is_overdue_after_its_timeout_scan_and_slack(
-    one: IdState, severity: str | None, confidence: str | None
+    id_state: IdState, severity: str | None, confidence: str | None
 ) -> None:
-    found = overdue([one], context())
+    found = overdue([id_state], context())
     assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
 
 
 def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> None:
     """Until the transaction log is read up to the deadline, the abort may be among the unread records."""
-    one = id_now(age_ms=DUE + M)
-    assert overdue([one], context(until_ms=NOW_MS - M - 1)) == []
-    assert len(overdue([one], context(until_ms=NOW_MS - M))) == 1
+    id_state = id_now(age_ms=DUE + M)
+    assert overdue([id_state], context(until_ms=NOW_MS - M - 1)) == []
+    assert len(overdue([id_state], context(until_ms=NOW_MS - M))) == 1
     elsewhere = context()
     elsewhere = elsewhere._replace(log=elsewhere.log._replace(known_until_ms={1: NOW_MS}))
-    assert overdue([one], elsewhere) == []
+    assert overdue([id_state], elsewhere) == []
 
 
 def test_a_log_partition_is_known_if_read_to_an_end_requested_lately() -> None:
@@ -113,25 +113,25 @@ def test_a_finding_by_an_assumed_config_says_so_and_is_never_certain() -> None:
 @pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
 def test_a_completion_is_stuck_since_its_first_decision(state: int) -> None:
     """The coordinator appended its decision again 2 s ago. The time of the first decision counts."""
-    one = id_now(state=state, age_ms=2 * S, state_since_ms=NOW_MS - 70 * S)
-    (found,) = open_too_long.stuck([one], {}, context())
+    id_state = id_now(state=state, age_ms=2 * S, state_since_ms=NOW_MS - 70 * S)
+    (found,) = open_too_long.stuck([id_state], {}, context())
     assert found.severity == "critical"
 
 
 @pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
 def test_a_stuck_completion_names_the_partitions_without_a_marker(state: int) -> None:
-    one = id_now(state=state, age_ms=10 * S)
-    (found,) = open_too_long.stuck([one], {}, context())
+    id_state = id_now(state=state, age_ms=10 * S)
+    (found,) = open_too_long.stuck([id_state], {}, context())
     assert found.severity == Severity.WARNING
     assert "at least one of orders-0 and orders-3" in found.summary
-    (found,) = open_too_long.stuck([one], {b"pay-1": (WithoutMarker("orders", 3, 2),)}, context())
+    (found,) = open_too_long.stuck([id_state], {b"pay-1": (WithoutMarker("orders", 3, 2),)}, context())
     assert "leader of orders-3 has not" in found.summary
     assert found.evidence[-1].text == "no marker yet on orders-3 (leader broker 2)"
     many = (*(WithoutMarker("orders", n, -1) for n in range(10)), *(WithoutMarker("orders", n) for n in range(10, 40)))
-    (found,) = open_too_long.stuck([one], {b"pay-1": many}, context())
+    (found,) = open_too_long.stuck([id_state], {b"pay-1": many}, context())
     assert re.search(r"orders-0.* and 3\d more has not", found.summary), found.summary
     assert found.evidence[-1].text.endswith("orders-9 (leader none) and 30 more")
-    (found,) = open_too_long.stuck([one], {b"pay-1": ()}, context())
+    (found,) = open_too_long.stuck([id_state], {b"pay-1": ()}, context())
     assert "names no partition that lacks its marker, and has not written the end" in found.summary
     assert "topics that txnscope may not describe" in found.advice
     (found,) = open_too_long.stuck([id_now(state=state, age_ms=70 * S)], {}, context())
@@ -210,9 +210,9 @@ def test_an_epoch_near_the_maximum_is_a_warning() -> None:
     assert "A start while the id is idle assigns a new producer id only from epoch 32,766 on" in found.advice
 
 
-def answer(one: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
-    said = state, one.producer_id, one.producer_epoch
-    return CoordinatorAnswer(one.transactional_id, one.offset, NOW_MS - 2 * S, NOW_MS - S, *said)
+def answer(id_state: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
+    said = state, id_state.producer_id, id_state.producer_epoch
+    return CoordinatorAnswer(id_state.transactional_id, id_state.offset, NOW_MS - 2 * S, NOW_MS - S, *said)
 
 
 @pytest.mark.parametrize(
@@ -229,23 +229,23 @@ def answer(one: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
 def test_a_different_answer_of_the_coordinator_is_a_mismatch(
     said: dict[str, Any], is_comparable_: bool, differs: bool
 ) -> None:
-    one = id_now()
-    reported = answer(one)._replace(**said)
-    assert is_comparable(reported, one, context()) == is_comparable_
-    assert reported.agrees(one) != differs or not is_comparable_
+    id_state = id_now()
+    reported = answer(id_state)._replace(**said)
+    assert is_comparable(reported, id_state, context()) == is_comparable_
+    assert reported.agrees(id_state) != differs or not is_comparable_
 
 
 def test_a_mismatch_is_confirmed_by_the_second_answer() -> None:
-    one = id_now()
-    compared = Compared(answer(one, NOT_FOUND), one)
+    id_state = id_now()
+    compared = Compared(answer(id_state, NOT_FOUND), id_state)
     first = mismatches([compared], [], context())
-    second = mismatches([compared], [one.transactional_id], context())
+    second = mismatches([compared], [id_state.transactional_id], context())
     assert [o.confirmed for o in (*first.observations, *second.observations)] == [False, True]
     assert re.search(r"broker 10.*does not know the id", second.observations[0].summary)
     assert second.observations[0].evidence[-1].at_ms == compared.answer.answered_at_ms
-    healed = mismatches([Compared(answer(one), one)], [one.transactional_id], context())
+    healed = mismatches([Compared(answer(id_state), id_state)], [id_state.transactional_id], context())
     assert healed.observations == ()
-    assert healed.ids == frozenset({one.transactional_id})
+    assert healed.ids == frozenset({id_state.transactional_id})
 
 
 @pytest.mark.parametrize(
@@ -256,23 +256,25 @@ def test_a_mismatch_is_confirmed_by_the_second_answer() -> None:
     ],
 )
 def test_a_partial_load_is_blamed_first_only_if_the_id_is_not_known(said: dict[str, Any]) -> None:
-    one = id_now()
-    (found,) = mismatches([Compared(answer(one)._replace(**said), one)], [one.transactional_id], context()).observations
+    id_state = id_now()
+    (found,) = mismatches(
+        [Compared(answer(id_state)._replace(**said), id_state)], [id_state.transactional_id], context()
+    ).observations
     assert not found.advice.startswith("The coordinator may have loaded its partition only in part")
     assert "an append that the coordinator considers failed" in found.advice
-    (unknown,) = mismatches([Compared(answer(one, NOT_FOUND), one)], [], context()).observations
+    (unknown,) = mismatches([Compared(answer(id_state, NOT_FOUND), id_state)], [], context()).observations
     assert unknown.advice.startswith("The coordinator may have loaded its partition only in part")
 
 
 def test_a_coordinator_with_more_partitions_than_are_known_yet_contradicts_nothing() -> None:
     """Partitions were added to the transaction log, and the coordinator has restarted. The store still has the old
     number of partitions."""
-    one = id_now()
-    number = next(n for n in range(2, 100) if is_left_behind(one.transactional_id, one.partition, n))
-    compared = Compared(answer(one, NOT_FOUND)._replace(log_partitions=number), one)
+    id_state = id_now()
+    number = next(n for n in range(2, 100) if is_left_behind(id_state.transactional_id, id_state.partition, n))
+    compared = Compared(answer(id_state, NOT_FOUND)._replace(log_partitions=number), id_state)
     assert mismatches([compared], [], context()).observations == ()
     assert answer_of(compared, context()) == Answer.NONE
-    before = Compared(answer(one, NOT_FOUND), one)
+    before = Compared(answer(id_state, NOT_FOUND), id_state)
     assert len(mismatches([before], [], context()).observations) == 1
     assert answer_of(before, context()) == Answer.NOT_FOUND
 
@@ -289,7 +291,7 @@ def test_facts_do_not_change_with_time_alone() -> None:
         id_now("late", age_ms=8 * M),
         id_now("decided", states.PREPARE_COMMIT),
     ]
-    decided = [one._replace(state_since_ms=NOW_MS - 5 * M) for one in ids[2:]]
+    decided = [transactional_id._replace(state_since_ms=NOW_MS - 5 * M) for transactional_id in ids[2:]]
     for rule, some in (
         (long_running, ids[:1]),
         (overdue, ids[1:2]),

@@ -41,7 +41,7 @@ def gone(*markers: SeenMarker, unended: int | None = None, seen_ms: int = 1_000)
 
 
 def compared(decisions: Sequence[Decision], log: EndedLog, *markers: SeenMarker) -> Compared:
-    closed = {one: frozenset(one.participants) for one in decisions}
+    closed = {decision: frozenset(decision.participants) for decision in decisions}
     return compare(decisions, (marker(1, topic="a", commit=decisions[0].is_commit), *markers), closed, {B: [log]})
 
 
@@ -158,8 +158,8 @@ def test_only_torn_commits_are_called_torn_in_every_small_world() -> None:
     reported = 0
     for world in worlds():
         decisions = world.decisions
-        found = compare(decisions, (), {one: frozenset({B}) for one in decisions}, {B: [world.log]})
-        torn_ones = {decisions.index(one) for one, result in found.results if result is TORN}
+        found = compare(decisions, (), {decision: frozenset({B}) for decision in decisions}, {B: [world.log]})
+        torn_ones = {decisions.index(decision) for decision, result in found.results if result is TORN}
         assert torn_ones <= world.truth, world
         reported += len(torn_ones)
         is_certain = world.commits[1] and world.writes[1] and not world.is_skipped
@@ -169,7 +169,7 @@ def test_only_torn_commits_are_called_torn_in_every_small_world() -> None:
 
 
 def test_the_finding_names_the_partitions_of_the_deleted_records() -> None:
-    one = TornTransaction(
+    transaction = TornTransaction(
         4,
         b"pay",
         "pay",
@@ -182,7 +182,7 @@ def test_the_finding_names_the_partitions_of_the_deleted_records() -> None:
         (MarkerRead("a", 0, 8, True, 71),),
         0,
     )
-    seen = torn(one._replace(gone=(GonePart("b", 0, 7, 60), GonePart("b", 2, 1, 60))), Rule())
+    seen = torn(transaction._replace(gone=(GonePart("b", 0, 7, 60), GonePart("b", 2, 1, 60))), Rule())
     assert seen.title == (
         "a transaction of pay was committed, and its records on b-0 and b-2 are gone: the topic was deleted during"
         " the transaction"
@@ -196,7 +196,7 @@ def test_the_finding_names_the_partitions_of_the_deleted_records() -> None:
         LogPlace("b", 2, 1),
         LogPlace("a", 0, 8),
     ]
-    both = one._replace(gone=(GonePart("b", 0, 7, 60),), otherwise=(MarkerRead("c", 1, 5, False, 50),))
+    both = transaction._replace(gone=(GonePart("b", 0, 7, 60),), otherwise=(MarkerRead("c", 1, 5, False, 50),))
     assert torn(both, Rule()).title == (
         "a transaction of pay was committed, and its part on c-1 is aborted; its records on b-0 are gone: the topic was"
         " deleted during the transaction"

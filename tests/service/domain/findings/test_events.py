@@ -199,10 +199,10 @@ def test_a_source_that_fails_for_a_while_is_a_coverage_gap(error: Reason | None,
 def test_a_source_whose_last_success_lies_in_the_future_is_a_gap(ahead_ms: int, gaps: int) -> None:
     """The clock was set back, so the time of a source's last success lies in the future. Until the clock reaches this
     time, new samples are dropped as old."""
-    one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
-    found = unreadable.coverage_gaps([one], NOW_MS)
+    source_report = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
+    found = unreadable.coverage_gaps([source_report], NOW_MS)
     assert len(found) == gaps
-    assert found == unreadable.coverage_gaps([one], NOW_MS - 1)[:gaps], (
+    assert found == unreadable.coverage_gaps([source_report], NOW_MS - 1)[:gaps], (
         "the finding does not change with the time, so it is written once"
     )
     assert all("the clock was set back" in o.summary for o in found)

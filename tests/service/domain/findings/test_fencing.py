@@ -75,8 +75,8 @@ def conflicts(*logs: Iterable[Event]) -> int:
     producer in."""
     takeovers = fencing.takeover_conflicts(e for log in logs for e in log)
     found = fencing.fencing_conflicts(takeovers, context(), ReportWindow())
-    assert all((one.kind, one.severity, one.confidence) == CONFLICT for one in found)
-    return sum(len(one.occurrences) for one in found)
+    assert all((observation.kind, observation.severity, observation.confidence) == CONFLICT for observation in found)
+    return sum(len(observation.occurrences) for observation in found)
 
 
 CONFLICT = Kind.FENCING_CONFLICT, Severity.WARNING, Confidence.LIKELY

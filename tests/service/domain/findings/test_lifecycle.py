@@ -20,7 +20,7 @@ ALL = frozenset(Kind)
 
 
 def observe(kind: Kind = Kind.OVERDUE, name: bytes = b"a", **fields: Any) -> Observation:
-    one = Observation(
+    observation = Observation(
         kind,
         Severity.WARNING,
         Subject(transactional_id=name),
@@ -28,7 +28,7 @@ def observe(kind: Kind = Kind.OVERDUE, name: bytes = b"a", **fields: Any) -> Obs
         (Evidence(1, "log", "fact"),),
         log_partition=0,
     )
-    return one._replace(**fields)
+    return observation._replace(**fields)
 
 
 def happened(*sequences: int, kind: Kind = Kind.TIMED_OUT, name: bytes = b"a", at_ms: int = NOW_MS) -> Observation:

@@ -52,4 +52,4 @@ def test_a_finding_leaves_out_unknown_facts() -> None:
 
 def test_a_loss_that_is_observed_twice_is_one_occurrence() -> None:
     again = lost(marker=ABORT._replace(at_ms=9_000))
-    assert {o.sequence for one in (lost(), again) for o in one.occurrences} == {100}
+    assert {o.sequence for observation in (lost(), again) for o in observation.occurrences} == {100}

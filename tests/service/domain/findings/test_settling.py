@@ -68,7 +68,9 @@ class Judged:
     def _uses(self, ids: Iterable[bytes], now_ms: int) -> Uses:
         """Returns a mapping from each of `ids` that was used by `now_ms` to the time of its last use up to then. The
         judge asks only for ids whose log partition is read to its end."""
-        spans = {one: self.used[one] for one in ids if one in self.used}
+        spans = {
+            transactional_id: self.used[transactional_id] for transactional_id in ids if transactional_id in self.used
+        }
         return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
 
     def _context(self, now_ms: int) -> Context:
@@ -81,7 +83,7 @@ class Judged:
         return Context(known_log(LIMITS, views, now_ms), Rules(()))
 
     def counts(self) -> dict[Key, int]:
-        return {key: one.life.count for key, one in self.findings.items()}
+        return {key: finding.life.count for key, finding in self.findings.items()}
 
 
 def follow(

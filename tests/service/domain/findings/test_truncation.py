@@ -21,8 +21,8 @@ def overdue(number: int) -> Observation:
 
 
 def timed_out(number: int, at_ms: int = NOW_MS) -> Observation:
-    one = overdue(number)._replace(kind=Kind.TIMED_OUT)
-    return one._replace(occurrences=(Occurrence(number, at_ms),))
+    observation = overdue(number)._replace(kind=Kind.TIMED_OUT)
+    return observation._replace(occurrences=(Occurrence(number, at_ms),))
 
 
 class Judge:
@@ -41,7 +41,7 @@ class Judge:
 
     @property
     def open(self) -> int:
-        return sum(one.is_open for one in self.known.values())
+        return sum(finding.is_open for finding in self.known.values())
 
 
 def test_no_case_is_left_out_up_to_the_bound() -> None:

@@ -27,8 +27,8 @@ def run_of(batches: list[BatchOffsets], offset: int, lso: int | None = None, mos
     end = batches[-1].next if batches else offset
     if lso is not None:
         run.end_at_last_stable_offset(lso, end)
-    for one in batches:
-        run.add_batch(one)
+    for batch in batches:
+        run.add_batch(batch)
     return run.finish(end, is_whole=True)
 
 
@@ -95,8 +95,8 @@ def test_no_run_where_no_aborted_record_comes_first(log: list[BatchOffsets]) -> 
 
 def test_bytes_that_cannot_be_read_end_a_run() -> None:
     run = AbortedRun(0)
-    for one in (data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, 2)):
-        run.add_batch(one)
+    for batch_offsets in (data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, 2)):
+        run.add_batch(batch_offsets)
     run.add_unreadable(3)
     run.add_batch(marker(4, 2, MarkerType.ABORT))
     assert run.is_done
@@ -108,8 +108,8 @@ def test_a_run_that_stops_at_its_bound_is_true_up_to_there() -> None:
     assert found is not None
     assert (found.to, found.records, found.ended_by) == (79, 60, "bound")
     half = AbortedRun(0)
-    for one in many_aborted(50, 3)[:31]:  # reading stopped inside a transaction
-        half.add_batch(one)
+    for batch_offsets in many_aborted(50, 3)[:31]:  # reading stopped inside a transaction
+        half.add_batch(batch_offsets)
     stopped = half.finish(63, is_whole=False)
     assert stopped is not None
     assert (stopped.to, stopped.records, stopped.ended_by) == (60, 45, "bound")
@@ -145,13 +145,13 @@ def _drawn(random: Random) -> list[BatchOffsets]:
 
 def _fates(log: list[BatchOffsets]) -> list[str]:
     fates = []
-    for number, one in enumerate(log):
-        ends = [later for later in log[number:] if later.is_control and later.producer_id == one.producer_id]
+    for number, batch_offsets in enumerate(log):
+        ends = [later for later in log[number:] if later.is_control and later.producer_id == batch_offsets.producer_id]
         of = {None: "open", MarkerType.ABORT: "aborted", MarkerType.COMMIT: "readable"}[
             ends[0].marker if ends else None
         ]
-        fate = "marker" if one.is_control else of if one.is_transactional else "readable"
-        fates += [fate] * (one.next - one.first)
+        fate = "marker" if batch_offsets.is_control else of if batch_offsets.is_transactional else "readable"
+        fates += [fate] * (batch_offsets.next - batch_offsets.first)
     return fates
 
 
@@ -177,8 +177,8 @@ def ended_at(at: int, outcome: MarkerType | None, producer_id: int = 7) -> Batch
 
 def found(offset: int, lso: int, *batches: BatchOffsets, records: int = 1) -> bool | None:
     search = CommittedRecords(offset, lso)
-    for one in batches:
-        search.add(one, 0 if one.is_control else records)
+    for batch in batches:
+        search.add(batch, 0 if batch.is_control else records)
     return search.found
 
 
@@ -216,8 +216,8 @@ def test_a_batch_that_compaction_emptied_is_nothing_to_read() -> None:
 
 def test_for_a_reader_of_uncommitted_records_any_record_counts() -> None:
     search = AnyRecords(5)
-    for one in (records_at(4), ended_at(5, MarkerType.ABORT), ended_at(6, MarkerType.COMMIT)):
-        search.add(one, 1)
+    for batch_offsets in (records_at(4), ended_at(5, MarkerType.ABORT), ended_at(6, MarkerType.COMMIT)):
+        search.add(batch_offsets, 1)
     assert search.found is None
     search.add(records_at(7), 0)
     assert search.found is None

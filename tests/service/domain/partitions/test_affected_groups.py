@@ -43,19 +43,19 @@ LIKELY, CERTAIN = Confidence.LIKELY, Confidence.CERTAIN
 
 
 def offset(committed: int, stood_ms: int = 0, **fields: Any) -> GroupOffset:
-    one = GroupOffset(
+    group_offset = GroupOffset(
         "billing", *PLACE, committed, 2, False, observed_at_ms=NOW_MS, unchanged_since_ms=NOW_MS - stood_ms
     )
-    return one._replace(**fields)
+    return group_offset._replace(**fields)
 
 
-def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[AffectedGroup]:
+def seen(group_offset: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[AffectedGroup]:
     places = {PLACE: ends} | {(OFFSETS_TOPIC, int(name.removeprefix("p"))): more[name] for name in more}
-    return affected_groups([one], places, 50 if more else None, NOW_MS)
+    return affected_groups([group_offset], places, 50 if more else None, NOW_MS)
 
 
 @pytest.mark.parametrize(
-    ("one", "relation", "confidence"),
+    ("group_offset", "relation", "confidence"),
     [
         (offset(LSO), STOPPED, LIKELY),  # the group may have read on without a commit yet
         # the group may read uncommitted records, and be stuck at the LSO for another reason
@@ -112,9 +112,9 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
     ],
 )
 def test_the_offset_of_a_group_shows_its_relation_to_a_stalled_lso(
-    one: GroupOffset, relation: str, confidence: str
+    group_offset: GroupOffset, relation: str, confidence: str
 ) -> None:
-    (victim,) = seen(one)
+    (victim,) = seen(group_offset)
     assert (victim.relation, victim.confidence, victim.stalled_partition) == (relation, confidence, PLACE)
     assert victim.is_blocked == (relation in (STOPPED, WILL_STOP))
     assert victim.offsets_partition is None
@@ -138,8 +138,8 @@ def test_a_share_group_certainly_waits_once_the_stall_is_long() -> None:
     this offset before the stall."""
     idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
-    assert [one.confidence for one in seen(idle, young)] == [LIKELY]
-    assert [one.confidence for one in seen(idle)] == [CERTAIN]
+    assert [group.confidence for group in seen(idle, young)] == [LIKELY]
+    assert [group.confidence for group in seen(idle)] == [CERTAIN]
 
 
 def test_an_offset_observed_before_the_stall_says_nothing() -> None:
@@ -149,7 +149,7 @@ def test_an_offset_observed_before_the_stall_says_nothing() -> None:
 
 def test_members_without_an_offset_wait_only_while_the_stall_lasts() -> None:
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
-    assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [UNKNOWN]
+    assert [group.relation for group in seen(offset(-1, STOPPED_AFTER_MS), young)] == [UNKNOWN]
     assert seen(offset(-1, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     # the group has read, and its first commit is pending
     assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []
@@ -200,7 +200,7 @@ def test_pending_offsets_below_a_moving_lso_block_no_group() -> None:
 def test_affected_groups_are_sorted_by_group_and_partition() -> None:
     rows = [offset(LSO, group=name, partition=number) for name in ("b", "a") for number in (1, 0)]
     ends = {("orders", 0): STANDS, ("orders", 1): STANDS}
-    assert [one.key for one in affected_groups(rows, ends, None, NOW_MS)] == [
+    assert [affected_group.key for affected_group in affected_groups(rows, ends, None, NOW_MS)] == [
         ("a", "orders", 0),
         ("a", "orders", 1),
         ("b", "orders", 0),

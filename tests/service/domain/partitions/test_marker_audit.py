@@ -34,7 +34,7 @@ def marker(
 
 
 def compared(decisions: Sequence[Decision], *markers: SeenMarker, open_: Iterable[Decision] = ()) -> Compared:
-    closed = {one: frozenset(one.participants) for one in decisions if one not in set(open_)}
+    closed = {decision: frozenset(decision.participants) for decision in decisions if decision not in set(open_)}
     return compare(decisions, markers, closed)
 
 
@@ -63,7 +63,7 @@ def test_an_abort_by_hand_tears_a_transaction_that_goes_on(bump: int) -> None:
     found = compared([decision], by_hand, own, marker(B, 9, 102, bump, ends=0))
     assert words(found) == [TORN]
     assert found.contradictions == ((decision, by_hand),)
-    assert [one.topic_partition for one in found.own[decision]] == [A, B]
+    assert [marker.topic_partition for marker in found.own[decision]] == [A, B]
     assert len(found.used) == 3
 
 
@@ -230,12 +230,14 @@ def in_pieces(
     for more, on_a, on_b in [*pieces, (len(decisions), len(decisions), len(decisions))]:
         log = min(log + more, len(decisions))
         read = {A: min(read[A] + on_a, log), B: min(read[B] + on_b, log)}
-        left = [one for one in decisions[:log] if one not in results]
-        seen = [one for n, one in markers if n < read[one.topic_partition] and one not in gone]
-        closed = {one: frozenset(p for p in (A, B) if decisions.index(one) < read[p] - behind) for one in left}
+        left = [decision for decision in decisions[:log] if decision not in results]
+        seen = [marker for n, marker in markers if n < read[marker.topic_partition] and marker not in gone]
+        closed = {
+            decision: frozenset(p for p in (A, B) if decisions.index(decision) < read[p] - behind) for decision in left
+        }
         found = compare(left, seen, closed)
         results |= found.results
-        torn |= {one for one, _ in found.contradictions}
+        torn |= {decision for decision, _ in found.contradictions}
         gone |= set(found.used)
     return results, torn
 
@@ -263,11 +265,11 @@ def test_only_torn_transactions_are_called_torn_however_they_are_read(
 ) -> None:
     decisions, markers, truth = history(written)
     results, torn = in_pieces(decisions, markers, pieces)
-    assert torn == {one for one, result in results.items() if result is TORN}
+    assert torn == {decision for decision, result in results.items() if result is TORN}
     assert torn <= set(truth)
     if all(one.commit and one.bumps and all(one.writes) for one in written):
         assert torn == set(truth), "exactly the transactions that were aborted by hand are torn"
-        assert all(results[one] is WHOLE for one in decisions if one not in truth)
+        assert all(results[decision] is WHOLE for decision in decisions if decision not in truth)
 
 
 def test_a_comparison_from_the_middle_contradicts_no_decision() -> None:
@@ -307,7 +309,7 @@ def test_missing_markers_in_a_row_make_no_transaction_torn(
     comparison began later."""
     decisions, markers, _ = history(written)
     hidden = {A: range(begin[0], begin[0] + count), B: range(begin[1])}
-    seen = [(n, one) for n, one in markers if n not in hidden[one.topic_partition]]
+    seen = [(n, marker) for n, marker in markers if n not in hidden[marker.topic_partition]]
     results, torn = in_pieces(decisions, seen, pieces, behind)
     assert torn == set()
     assert TORN not in results.values()

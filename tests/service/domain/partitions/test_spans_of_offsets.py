@@ -198,4 +198,4 @@ def test_a_walk_that_reaches_the_bound_of_spans_reports_where() -> None:
 def test_a_marker_with_nothing_before_it_ends_nothing(text: str, offset: int, markers: dict[int, bool]) -> None:
     walk = walked(parse(text), offset, 10)
     walk.finish(10, 10, is_whole=True)
-    assert {one.first: one.ends_nothing for one in walk.spans({}) if one.kind == "marker"} == markers
+    assert {span.first: span.ends_nothing for span in walk.spans({}) if span.kind == "marker"} == markers

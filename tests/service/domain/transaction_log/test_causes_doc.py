@@ -74,8 +74,8 @@ def test_every_cause_of_random_histories_is_explained() -> None:
 @pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
 def test_the_logs_of_each_section_have_its_cause(pair: Pair) -> None:
     found = logs(SECTIONS[pair])
-    said_last = {said.last for one in found for said in one.said.values()}
-    assert pair in said_last | {heard for one in found for heard in while_open(one.records)}
+    said_last = {said.last for annotated in found for said in annotated.said.values()}
+    assert pair in said_last | {heard for annotated in found for heard in while_open(annotated.records)}
     for records, said in found:
         assert judgement(records) == said
         assert reported(records).notes == [] or pair[0] == CauseCode.UNATTRIBUTED

@@ -157,8 +157,8 @@ def test_a_standby_waits_for_a_running_transaction_and_takes_over(url: str, post
     assert counters(standby, number)["commits"] == 1
     TransactionLogWriter(standby, new).apply(second, LATER_MS)
     assert counters(standby, number)["commits"] == 2
-    for one in (old, standby, blocking):
-        one.dispose()
+    for engine in (old, standby, blocking):
+        engine.dispose()
 
 
 @only_on("postgresql")
@@ -183,8 +183,10 @@ def test_one_of_many_applicants_gets_the_lease(engine: Engine, url: str) -> None
     number = clusters.bind(engine, "c", "c", NOW_MS)
     engines = [open_engine(patient(url)) for _ in range(4)]
     with ThreadPoolExecutor(len(engines)) as at_once:
-        asked = [at_once.submit(lease.acquire, one, number, f"driver-{n}", NOW_MS) for n, one in enumerate(engines)]
-        got = [held for held in (one.result(LIMIT_S) for one in asked) if held is not None]
+        asked = [
+            at_once.submit(lease.acquire, engine, number, f"driver-{n}", NOW_MS) for n, engine in enumerate(engines)
+        ]
+        got = [held for held in (future.result(LIMIT_S) for future in asked) if held is not None]
     assert [held.epoch for held in got] == [1]
     with engine.connect() as connection:
         assert connection.scalar(schema.leases.select().with_only_columns(schema.leases.c.owner)) == got[0].owner

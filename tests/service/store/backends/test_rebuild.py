@@ -30,7 +30,7 @@ from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, counters, everything, read, row, transaction
 
 ATTEMPTS = 2_000
-LOG = [one for i in range(300) for one in transaction(3 * i, b"id-%d" % i * 20, start_ms=i)]
+LOG = [entry for i in range(300) for entry in transaction(3 * i, b"id-%d" % i * 20, start_ms=i)]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def kept(url: str) -> set[int]:
 
 
 def lost(rebuilt: Rebuilt) -> set[str]:
-    return {one.table for one in rebuilt.tables if not one.is_whole}
+    return {table.table for table in rebuilt.tables if not table.is_whole}
 
 
 def test_a_store_without_damage_is_copied_completely(seeded: Cluster, url: str, file: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_unreadable_file_gives_an_empty_store_at_head(
     overwrite(file, pages or list(range(1, file.stat().st_size // PAGE + 1)))
     rebuilt = rebuild(url, NOW_MS)
     assert not rebuilt.counts_go_on
-    assert sum(one.rows for one in rebuilt.tables) == 0
+    assert sum(table.rows for table in rebuilt.tables) == 0
     engine = open_engine(url)
     with engine.connect() as connection:
         assert migrate.current(connection) == migrate.head()
@@ -161,7 +161,7 @@ def test_counting_restarts_if_positions_or_counters_are_lost(seeded: Cluster, ur
 
 
 def test_ids_of_applications_are_counted_again(seeded: Cluster, url: str, file: Path) -> None:
-    names = [one.transactional_id for one in LOG[::3]]
+    names = [entry.transactional_id for entry in LOG[::3]]
     ApplicationWriter(seeded.engine, seeded.lease).assign(dict.fromkeys(names, Assigned("shop")), NOW_MS)
     seeded.engine.dispose()
     overwrite(file, pages_of(file, "transactional_ids")[1:2])
@@ -229,7 +229,7 @@ def test_a_newer_store_is_refused_and_left_as_it_is(seeded: Cluster, url: str, f
     seeded.engine.dispose()
     with pytest.raises(StoreError, match="newer than this version"):
         rebuild(url, NOW_MS)
-    assert [one.name for one in file.parent.iterdir()] == ["store.db"]
+    assert [path.name for path in file.parent.iterdir()] == ["store.db"]
 
 
 def test_a_file_that_is_locked_or_missing_is_refused_in_one_line(
@@ -242,7 +242,7 @@ def test_a_file_that_is_locked_or_missing_is_refused_in_one_line(
             rebuild(url, NOW_MS)
     with pytest.raises(StoreUnavailable, match="there is no such file"):
         rebuild(f"{url}-typo", NOW_MS)
-    assert [one.name for one in file.parent.iterdir()] == ["store.db"]
+    assert [path.name for path in file.parent.iterdir()] == ["store.db"]
 
 
 def test_a_rebuild_of_postgresql_is_refused_with_advice_to_restore() -> None:

@@ -56,8 +56,8 @@ def delete(file: Path) -> None:
 
 
 def delete_all(file: Path) -> None:
-    for one in all_of(file):
-        one.unlink()
+    for path in all_of(file):
+        path.unlink()
 
 
 def replace(file: Path) -> None:

@@ -89,7 +89,7 @@ def test_aborts_are_counted_by_cause(cluster: WithPartitions) -> None:
 
 def test_very_many_aborts_have_a_total_and_no_causes(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "MOST_STEPS", 2)
-    reported = [one for n in range(3) for one in aborted(3 * n, MINUTE - 5 * MINUTE_MS, b"a-%d" % n)]
+    reported = [entry for n in range(3) for entry in aborted(3 * n, MINUTE - 5 * MINUTE_MS, b"a-%d" % n)]
     cluster.writer.apply(batch(reported, read_range(0, 9, partition=1)), NOW_MS - 60_000)
     cluster.read()
     hour = known(cluster)
@@ -102,7 +102,7 @@ def test_half_of_the_transactions_took_at_most_the_median(cluster: WithPartition
     with cluster.engine.connect() as connection:
         assert pipeline.medians(connection, cluster.id) == (None, None)
     reported = [
-        one for n, ms in enumerate((4, 20, 20, 700)) for one in committed(3 * n, MINUTE, b"a-%d" % n, markers_ms=ms)
+        entry for n, ms in enumerate((4, 20, 20, 700)) for entry in committed(3 * n, MINUTE, b"a-%d" % n, markers_ms=ms)
     ]
     cluster.writer.apply(batch(reported, read_range(0, 12, partition=1)), NOW_MS)
     with cluster.engine.connect() as connection:

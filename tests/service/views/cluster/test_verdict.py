@@ -159,7 +159,7 @@ def test_only_fresh_and_completely_judged_data_are_green() -> None:
         seen(ids=0),
     ]
     assert verdict_of(seen()).tone == "ok"
-    assert {verdict_of(one).tone for one in others} == {"unknown", "info", "critical"}
+    assert {verdict_of(seen).tone for seen in others} == {"unknown", "info", "critical"}
 
 
 def test_a_mute_of_one_transaction_does_not_mute_another() -> None:

@@ -50,7 +50,7 @@ def every_type() -> Iterator[tuple[Kind, Facts]]:
     for kind in Kind:
         facts = finding_facts(kind, EVIL)
         some: Any = facts
-        held: dict[str, Any] = {one.name: getattr(some, one.name) for one in fields(some)}
+        held: dict[str, Any] = {field_.name: getattr(some, field_.name) for field_ in fields(some)}
         for field, value in held.items():
             if isinstance(value, Names):
                 held[field] = names
@@ -93,7 +93,7 @@ def test_no_words_of_any_finding_contain_a_name(subject: Subject, reason: Reason
         assert words.advice, (kind, facts)
         for reference in words.names:
             assert reference.startswith("[name "), reference
-    everything = {one for entry in CATALOGUE.values() for one in entry.facts}
+    everything = {fact for entry in CATALOGUE.values() for fact in entry.facts}
     assert everything <= types, "a type of facts has no example"
 
 

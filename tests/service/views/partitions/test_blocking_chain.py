@@ -73,7 +73,7 @@ def test_blocked_groups_are_listed_with_stopped_ones_first(cluster: WithPartitio
     cluster.look(*on("payments", 7, entry(7)))
     wait(cluster, [group("a-soon", "payments", 7, 81), group("z-stopped", "payments", 7), group("far", "payments", 8)])
     (link,) = chain()
-    assert [(one.offset.group, one.to_go) for one in link.waiting] == [("z-stopped", None), ("a-soon", 19)]
+    assert [(group.offset.group, group.to_go) for group in link.waiting] == [("z-stopped", None), ("a-soon", 19)]
     assert link.stopped == 1
 
 
