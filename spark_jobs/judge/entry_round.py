@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Subject
-from service.domain.findings.kinds import Kind
+from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.unread import is_log_absent
 from service.store.queries import partitions as read_partitions
@@ -46,6 +46,10 @@ class EntryRound(NamedTuple):
     findings: Mapping[Subject, Finding]
     has_log: bool
     is_log_absent: bool
+
+    def is_confirmed(self, subject: Subject) -> bool:
+        """Returns whether the store has a confirmed finding about the subject."""
+        return subject in self.findings and self.findings[subject].status == Status.CONFIRMED
 
 
 def read_round(

@@ -204,8 +204,8 @@ class HangingCase:
             self._name_subject(owner)
 
     def note_newest(self, entry: Entry) -> None:
-        """Notes the timestamp of the entry's newest record, from a new observation."""
-        self.entry = self.entry._replace(last_timestamp_ms=entry.last_timestamp_ms)
+        """Notes the timestamp and the epoch of the entry's newest record, from a new observation."""
+        self.entry = self.entry._replace(last_timestamp_ms=entry.last_timestamp_ms, producer_epoch=entry.producer_epoch)
 
     def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:
         """Notes the end offsets of the transaction log if they were requested after step 1, and no needed partition is

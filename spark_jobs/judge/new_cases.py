@@ -26,8 +26,9 @@ def new_case(
     *,
     has_log: bool,
 ) -> HangingCase:
-    """Returns a new case. `findings`: the open findings. If one of them is about this entry, the case gets the decision
-    of that finding."""
+    """Returns a new case. `findings`: the open findings. If one of them is about this entry, the case gets the subject
+    and the decision of that finding. The subject may differ in the epoch, which a later writer may have raised, and the
+    owner may be unknown for now. Only an owner that becomes known changes the subject."""
     is_first = entry.start_offset == row.last_stable_offset
     case = HangingCase(
         entry=entry,
@@ -45,6 +46,8 @@ def new_case(
     for subject, finding in findings.items():
         if entry_identity(subject) == place:
             recall(case, finding)
+            if subject.transactional_id is not None or case.subject.transactional_id is None:
+                case.subject = subject
     if not has_log:
         continue_without_log(case, findings)
     return case

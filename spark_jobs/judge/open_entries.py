@@ -21,7 +21,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, RoundResult, Subject
 from service.domain.findings.kinds import Kind, Resolution
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
-from service.domain.partitions.open_entries import Entry, Relation, RelationKind
+from service.domain.partitions.open_entries import Entry, Relation, RelationKind, is_left_behind
 from service.domain.partitions.state import PartitionState
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.domain.worlds.proving import verdict_on
@@ -228,20 +228,14 @@ class OpenEntryObserver:
             key = entry_key(entry)
             there.add(key)
             case = self._cases.get(key)
-            has_log = current.has_log or not relation.is_unread
-            if relation.is_unowned or not has_log:
-                is_begun = case is not None and not case.must_begin_anew(relation, has_log=has_log)
-                is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
-                if is_news and row.why is None:
-                    self._begin(current, row, entry, relation, has_log=has_log)
-            elif relation.kind not in (RelationKind.UNKNOWN, RelationKind.UNREPLICATED_MARKER) and case is not None:
-                ends[case.subject] = Resolution.ADOPTION
-                if case.is_unowned:
-                    self._fates.note_taken_over(key, current.now_ms)
+            self._begin(current, row, entry, relation)
+            if case is not None and (how := self._taken_up(current, case, entry, relation)) is not None:
+                ends[case.subject] = how
         gone = {(row.topic, row.partition) for row in read_partitions.gone(current.connection, self._cluster_id)}
         for subject in current.findings.keys() - {case.subject for case in self._cases.values()}:
             case = case_of_finding(current.findings[subject], current.now_ms, has_log=current.has_log)
-            self._cases.setdefault(entry_key(case.entry), case)
+            if self._cases.setdefault(entry_key(case.entry), case) is not case:
+                ends[subject] = Resolution.NOT_HANGING  # another finding is about the entry: its owner is known now
         for key, case in self._cases.items():
             if key.place in gone:
                 ends[case.subject] = Resolution.TOPIC_DELETED
@@ -255,25 +249,44 @@ class OpenEntryObserver:
         self._fates.forget_others(there)
         return ends
 
-    def _begin(
-        self, current: EntryRound, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool
-    ) -> None:
-        """Begins a case for the entry. The new case replaces an earlier case of the same entry. If there are already
+    def _begin(self, current: EntryRound, row: PartitionState, entry: Entry, relation: Relation) -> None:
+        """Begins a case for the entry if no transaction will end it, or if that is not known without the transaction
+        log. The new case replaces an earlier case of the same entry that must begin anew. If there are already
         MOST_CASES cases, and none of them is of this entry, the entry gets no case and is only counted."""
-        key = entry_key(entry)
-        if key not in self._cases and len(self._cases) >= MOST_CASES:
+        key, has_log = entry_key(entry), current.has_log or not relation.is_unread
+        case = self._cases.get(key)
+        is_begun = case is not None and not case.must_begin_anew(relation, has_log=has_log)
+        is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
+        if not (is_news and row.why is None and (relation.is_unowned or not has_log)):
+            return
+        if case is None and len(self._cases) >= MOST_CASES:
             self._without_case += 1
             return
         self._cases[key] = new_case(row, entry, relation, current.now_ms, current.findings, has_log=has_log)
+
+    def _taken_up(self, current: EntryRound, case: HangingCase, entry: Entry, relation: Relation) -> Resolution | None:
+        """Returns how the case ends if a transaction will end the entry, or may end it before the case is confirmed;
+        None if the case goes on."""
+        if relation.is_unowned or not (current.has_log or not relation.is_unread):
+            return None
+        if relation.kind not in (RelationKind.UNKNOWN, RelationKind.UNREPLICATED_MARKER):
+            if case.is_unowned:
+                self._fates.note_taken_over(entry_key(entry), current.now_ms)
+            return Resolution.ADOPTION
+        # the id was left behind, and has begun a transaction that some coordinator may still end
+        may_end = is_left_behind(entry, relation.holder) and not current.is_confirmed(case.subject)
+        return Resolution.NOT_HANGING if may_end else None
 
     def _apply_log(self, current: EntryRound) -> None:
         """Makes confirmation step 2 of each case for which the transaction log is stored up to the requested end
         offsets."""
         for _, (entry, relation) in current.shown:
             case = self._cases.get(entry_key(entry))
-            if relation.is_unowned and case is not None and case.has_log:
-                case.note_newest(entry)
-                case.note_owner(relation.holder, current.now_ms)
+            if case is None or not case.has_log:
+                continue
+            case.note_newest(entry)
+            case.note_owner(relation.holder, current.now_ms)
+            if relation.is_unowned:
                 case.discard_log_read_before(self._log_from_ms(case, current.context, current.now_ms))
                 case.apply_log_read(current.read.read_to, current.now_ms)
 

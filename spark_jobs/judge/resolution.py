@@ -104,10 +104,10 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
     return observe(
         shown,
         context.rules.of(name or "", (case.entry.topic,)),
+        context,
         bootstrap,
         confirmed=case.is_confirmed,
         certain=case.is_certain(context, now_ms),
-        may_skip_markers=context.may_skip_markers,
     )._replace(subject=case.subject)
 
 

@@ -19,7 +19,7 @@ from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.reasons.hanging import ForeignRecords, HangCause, HangReason
 from service.domain.transaction_log.causes import Confidence
-from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
+from service.domain.transaction_log.states import EMPTY, EXPIRED, NAMES, TOPIC
 from service.domain.worlds.transactions import TV2
 from service.domain.worlds.verdict import NOT_READ, Decided, Verdict, World
 
@@ -94,7 +94,7 @@ class HangingFacts(Facts):
             )
         if self.may_write_unlisted and decision in (Decided.ABORT, Decided.NONE):
             return (
-                f"No committed transaction has written to it yet, but {self.name} can still write to it under this"
+                f"No committed transaction has written to it yet, but {self.name} may still write to it under this"
                 " epoch in a transaction that does not list the partition, and commit that transaction: stop the"
                 " producer, or let it initialise again, which aborts the open transaction of the id and discards its"
                 " records. Then, if the decision is still the same, write the ABORT marker with `txnscope resolve`: the"
@@ -178,12 +178,18 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
     )
 
 
-def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
+def may_write_unlisted(entry: Entry, owner: Owner | None, transaction_version: int | None = 0) -> bool:
     """Returns whether a living producer may write to the entry in a transaction that does not list the partition. This
     happens under TV2, where the leader adds a partition to the transaction only if that producer id and epoch have
-    nothing open on the partition."""
-    is_tv2 = owner is not None and owner.record.client_transaction_version >= TV2
-    return is_tv2 and can_still_write(entry, owner)
+    nothing open on the partition.
+
+    `transaction_version`: the highest version that a client may use, as in `Context`. It counts for a client that has
+    not begun a transaction since it initialised its id: the Empty record has the version of the client before.
+    """
+    if owner is None or not can_still_write(entry, owner):
+        return False
+    may_be_new = owner.state == EMPTY and (transaction_version is None or transaction_version >= TV2)
+    return may_be_new or owner.record.client_transaction_version >= TV2
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
@@ -202,21 +208,20 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
     return now_ms - entry.first_seen_ms > owner.record.timeout_ms + context.log.limits.scan_ms
 
 
-def observe(
-    case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain: bool, may_skip_markers: bool | None
-) -> Observation:
+def observe(case: Case, rule: Rule, context: Context, bootstrap: str, *, confirmed: bool, certain: bool) -> Observation:
     """Returns the observation of a case. `bootstrap`: servers for the command. `certain`: whether it is certain that no
-    coordinator will end the entry. `may_skip_markers`: from `service.domain.releases`, for the brokers of the
-    cluster."""
+    coordinator will end the entry."""
     entry, verdict = case.entry, case.verdict
     blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
-    is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not may_write_unlisted(entry, case.owner)
-    why = HangReason(_cause(case), case.log_start, may_skip_markers, verdict.why, not blocks, verdict.leader_changed)
+    is_writable = may_write_unlisted(entry, case.owner, context.transaction_version)
+    is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not is_writable
+    skips = context.may_skip_markers
+    why = HangReason(_cause(case), case.log_start, skips, verdict.why, not blocks, verdict.leader_changed)
     return Observation(
         kind=Kind.HANGING,
         severity=Severity.CRITICAL,
         subject=case.subject,
-        facts=_facts(case, case.last_stable_offset if blocks else None),
+        facts=_facts(case, case.last_stable_offset if blocks else None, may_write_unlisted=is_writable),
         evidence=(
             *owner_evidence(case),
             *case.step_evidence,
@@ -289,7 +294,7 @@ def _cause(case: Case) -> HangCause:
     return HangCause.NEVER_ADDED if entry.coordinator_epoch == -1 else HangCause.LATE
 
 
-def _facts(case: Case, blocks_at: int | None) -> HangingFacts:
+def _facts(case: Case, blocks_at: int | None, *, may_write_unlisted: bool) -> HangingFacts:
     owner, name = case.owner, case.name
     two_phase = TwoPhase.NO
     if name is not None:
@@ -300,7 +305,7 @@ def _facts(case: Case, blocks_at: int | None) -> HangingFacts:
         owner is not None and owner.is_left_behind,
         two_phase,
         is_foreign=isinstance(case.verdict.open_question, ForeignRecords),
-        may_write_unlisted=may_write_unlisted(case.entry, owner),
+        may_write_unlisted=may_write_unlisted,
         holds_committed=case.verdict.holds_committed,
         blocks_at=blocks_at,
     )

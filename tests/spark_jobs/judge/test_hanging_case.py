@@ -162,6 +162,30 @@ def test_no_marker_is_advised_while_an_open_transaction_may_write(owner: Owner) 
     assert case.reported == undecided(HasGrown())
 
 
+@pytest.mark.parametrize(("transaction_version", "is_safe"), [(0, True), (1, True), (2, False), (None, False)])
+def test_a_client_without_a_transaction_may_use_the_newest_version(
+    transaction_version: int | None, is_safe: bool
+) -> None:
+    """The record that InitProducerId wrote has the transaction version of the client before. Under TV2, the first
+    transaction of the new client may write to the entry without listing the partition."""
+    case = unowned(with_record(IDLE, state=states.EMPTY))
+    case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
+    context = KNOWN._replace(transaction_version=transaction_version)
+    found = observed(case, context, "broker:9092", NOW_MS)
+    assert found.decision == Decided.NONE
+    assert (found.bootstrap is not None) is is_safe
+
+
+def test_a_higher_epoch_of_the_entry_shows_who_can_still_write() -> None:
+    """A later writer of the producer id has written to the entry, so its newest record has the later epoch."""
+    raised = with_record(IDLE, producer_epoch=IDLE.producer_epoch + 1, client_transaction_version=2)
+    case = unowned(raised)
+    case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
+    assert observed(case, KNOWN, "broker:9092", NOW_MS).bootstrap is not None
+    case.note_newest(ENTRY._replace(producer_epoch=raised.producer_epoch))
+    assert observed(case, KNOWN, "broker:9092", NOW_MS).bootstrap is None
+
+
 def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
     """Every broker was asked before the case began. No coordinator knows the transaction, so its producer can write
     nothing more."""

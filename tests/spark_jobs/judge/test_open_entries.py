@@ -491,6 +491,27 @@ def orphan(lab: Lab) -> Finding:
     return found
 
 
+def test_the_finding_about_an_orphan_ends_once_its_owner_is_known(lab: Lab) -> None:
+    """The finding about the orphan would otherwise stay beside the new one, with a command that nothing withdraws."""
+    first = orphan(lab)
+    lab.restart()
+    found = lab.confirmed(NOW_MS + 10_000)
+    assert found.subject.transactional_id == b"pay"
+    with lab.reader.connect() as connection:
+        ended = load(connection, lab.cluster.id, NOW_MS + 20_000)[Kind.HANGING, first.subject]
+    assert (ended.status, ended.life.resolution) == ("resolved", "not_hanging")
+
+
+def test_a_finding_goes_on_after_a_restart_under_a_higher_epoch(lab: Lab) -> None:
+    """A later writer of the producer id has raised the epoch of the entry while txnscope was down."""
+    before = lab.confirmed()
+    lab.restart()
+    lab.entry = open_entry(epoch=1)
+    after = lab.confirmed(NOW_MS + 10_000)
+    assert (after.id, after.subject) == (before.id, before.subject)
+    assert "epoch 1" in after.observation.evidence[1].text
+
+
 def test_an_orphan_that_may_be_copied_has_no_command(lab: Lab) -> None:
     """Some coordinator committed a transaction of the orphan's producer id on the partition, but no coordinator of this
     cluster did."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence
 from service.domain.findings.hanging import Case, observe
-from service.domain.findings.rules import Rule
+from service.domain.findings.rules import Rule, Rules
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.group_offsets import OFFSETS_TOPIC, GroupOffset
 from service.domain.partitions.open_entries import Entry
 from service.domain.transaction_log.causes import Confidence
 from tests.service.domain.findings.builders import NOW_MS
+from tests.service.domain.findings.test_open_entries import KNOWN
 
 HOME = OFFSETS_TOPIC, 9
 ENTRY = Entry(*HOME, 7, 2, 100, -1, NOW_MS, None, None, NOW_MS - 5_000, NOW_MS)
@@ -35,7 +37,7 @@ def victim(group: str, partition: int, members: int = 2) -> AffectedGroup:
 
 def evidence(pending: Sequence[AffectedGroup]) -> list[Evidence]:
     case = Case(ENTRY, None, None, 0, 100, (), pending=tuple(pending))
-    found = observe(case, Rule(), "b:9092", confirmed=True, certain=True, may_skip_markers=None)
+    found = observe(case, Rule(), Context(KNOWN, Rules()), "b:9092", confirmed=True, certain=True)
     return [one for one in found.evidence if "commit offsets of" in one.text]
 
 
