@@ -75,6 +75,11 @@ def way_out(
     prove_again(finding, entry, owner, first, cluster_id, client, bracket, reading)
     seen = _look(bracket, finding)
     again = _entry(finding, seen)
+    if again.producer_epoch != entry.producer_epoch:
+        raise Refused(
+            f"a producer has just written to the transaction under epoch {again.producer_epoch}: ask for the marker"
+            " again"
+        )
     return WayOut(
         finding.observation.decision == Decided.COMMIT,
         entry.topic,
@@ -137,16 +142,16 @@ def _look(bracket: LeaderCheck, finding: Finding) -> CheckedPartition:
 
 
 def _entry(finding: Finding, seen: CheckedPartition) -> Entry:
-    """Returns the hanging entry as its leader reported it in `seen`. Raises Refused if the entry is not open any
-    more."""
+    """Returns the hanging entry as its leader reported it in `seen`. Its epoch is the newest that was written to the
+    entry, and may be higher than in the finding. Raises Refused if the entry is not open any more."""
     s = finding.subject
     active = None if s.producer_id is None else seen.entry(s.producer_id)
     if active is None:
         raise Refused(f"producer id {s.producer_id} has no open transaction on {s.topic}-{s.partition} any more")
-    if (active.transaction_start_offset, active.producer_epoch) != (s.start_offset, s.producer_epoch):
+    if active.transaction_start_offset != s.start_offset:
         raise Refused(
-            f"the open transaction of producer id {s.producer_id} on {s.topic}-{s.partition} is not as in the finding:"
-            f" it began at offset {active.transaction_start_offset}, and has epoch {active.producer_epoch}"
+            f"the open transaction of producer id {s.producer_id} on {s.topic}-{s.partition} is not that of the"
+            f" finding: it began at offset {active.transaction_start_offset}"
         )
     return Entry(
         topic=seen.topic,

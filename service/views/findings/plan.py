@@ -173,8 +173,8 @@ def _unknown(finding: Finding) -> Plan:
 def _look_once_more(finding: Finding) -> Step:
     subject = finding.subject
     text = (
-        f"Expect producer id {subject.producer_id}, epoch {subject.producer_epoch} with CurrentTransactionStartOffset"
-        f" {subject.start_offset}."
+        f"Expect producer id {subject.producer_id}, epoch {subject.producer_epoch} or higher with"
+        f" CurrentTransactionStartOffset {subject.start_offset}."
     )
     return Step("Check once more.", text, command=finding.look_command)
 
