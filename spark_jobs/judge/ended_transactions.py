@@ -63,13 +63,13 @@ class EarlierOwner(NamedTuple):
 
     @staticmethod
     def in_finding(finding: Finding) -> EarlierOwner | None:
-        """Returns the owner's state at the last time that the finding about the entry was observed. Returns None if the
-        finding does not show it, because the transaction log could not be read, or had no owner."""
+        """Returns the owner's state at the last time that the finding about the entry was observed; None if the finding
+        names no owner. `log_partition` and `offset` are -1 if the transaction log could not be read at that time."""
         facts = finding.observation.facts
-        places = [one.source for one in finding.observation.evidence if isinstance(one.source, LogPlace)]
-        record = next((place for place in places if place.topic == TOPIC), None)
-        if record is None or not isinstance(facts, HangingFacts):
+        if not isinstance(facts, HangingFacts) or facts.name is None:
             return None
+        places = [one.source for one in finding.observation.evidence if isinstance(one.source, LogPlace)]
+        record = next((place for place in places if place.topic == TOPIC), LogPlace(TOPIC, -1, -1))
         return EarlierOwner(record.partition, record.offset, facts.can_still_write, facts.may_write_unlisted)
 
 

@@ -11,10 +11,11 @@ from sqlalchemy import Connection
 from service.domain.findings.context import Context
 from service.domain.findings.ended_hang import resolution_of
 from service.domain.findings.finding import Observation
-from service.domain.findings.hanging import Case, can_still_write, observe
+from service.domain.findings.hanging import Case, can_still_write, may_write_unlisted, observe
 from service.domain.findings.kinds import Resolution
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.partitions.state import PartitionState
+from service.domain.worlds.transactions import TV2
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.store import audit_events
@@ -100,6 +101,7 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
         case.reported,
         context.groups.waiting_for([case.entry.topic_partition], case.entry.producer_id),
         context.groups.pending(case.entry.topic_partition, case.entry.producer_id),
+        *(_writers(case, context.transaction_version) if name is not None else (False, False)),
     )
     return observe(
         shown,
@@ -109,6 +111,18 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
         confirmed=case.is_confirmed,
         certain=case.is_certain(context, now_ms),
     )._replace(subject=case.subject)
+
+
+def _writers(case: HangingCase, transaction_version: int | None) -> tuple[bool, bool]:
+    """Returns whether a living producer can still write to the entry, and whether it may do so in a transaction that
+    does not list the partition (as in HangingFacts). While the owner is not known, for example without access to the
+    transaction log, the finding from before a restart counts."""
+    before = case.reported_owner
+    if case.owner is not None or before is None:
+        can_write = can_still_write(case.entry, case.owner)
+        return can_write, may_write_unlisted(case.entry, case.owner, transaction_version)
+    may_be_tv2 = before.is_tv2 or transaction_version is None or transaction_version >= TV2
+    return before.had_epoch, before.had_epoch and may_be_tv2
 
 
 def cases_of(shown: Iterable[tuple[PartitionState, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:

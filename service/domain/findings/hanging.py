@@ -31,7 +31,8 @@ class Case(NamedTuple):
 
     `log_start` and `last_stable_offset`: of the entry's partition; `step_evidence`: the evidence of each confirmation
     step so far; `groups`: the consumer groups that wait for the entry; `pending`: on a partition of
-    `__consumer_offsets`, the groups whose offsets the entry's records commit.
+    `__consumer_offsets`, the groups whose offsets the entry's records commit; `can_still_write`,
+    `may_write_unlisted`: as in HangingFacts.
     """
 
     entry: Entry
@@ -43,6 +44,8 @@ class Case(NamedTuple):
     verdict: Verdict = NOT_READ
     groups: tuple[str, ...] = ()
     pending: tuple[AffectedGroup, ...] = ()
+    can_still_write: bool = False
+    may_write_unlisted: bool = False
 
     @property
     def subject(self) -> Subject:
@@ -213,15 +216,14 @@ def observe(case: Case, rule: Rule, context: Context, bootstrap: str, *, confirm
     coordinator will end the entry."""
     entry, verdict = case.entry, case.verdict
     blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
-    is_writable = may_write_unlisted(entry, case.owner, context.transaction_version)
-    is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not is_writable
+    is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not case.may_write_unlisted
     skips = context.may_skip_markers
     why = HangReason(_cause(case), case.log_start, skips, verdict.why, not blocks, verdict.leader_changed)
     return Observation(
         kind=Kind.HANGING,
         severity=Severity.CRITICAL,
         subject=case.subject,
-        facts=_facts(case, case.last_stable_offset if blocks else None, may_write_unlisted=is_writable),
+        facts=_facts(case, case.last_stable_offset if blocks else None),
         evidence=(
             *owner_evidence(case),
             *case.step_evidence,
@@ -294,18 +296,18 @@ def _cause(case: Case) -> HangCause:
     return HangCause.NEVER_ADDED if entry.coordinator_epoch == -1 else HangCause.LATE
 
 
-def _facts(case: Case, blocks_at: int | None, *, may_write_unlisted: bool) -> HangingFacts:
+def _facts(case: Case, blocks_at: int | None) -> HangingFacts:
     owner, name = case.owner, case.name
     two_phase = TwoPhase.NO
     if name is not None:
         two_phase = two_phase_of(name, 0 if owner is None else owner.record.timeout_ms)
     return HangingFacts(
         name,
-        can_still_write(case.entry, owner),
+        case.can_still_write,
         owner is not None and owner.is_left_behind,
         two_phase,
         is_foreign=isinstance(case.verdict.open_question, ForeignRecords),
-        may_write_unlisted=may_write_unlisted,
+        may_write_unlisted=case.may_write_unlisted,
         holds_committed=case.verdict.holds_committed,
         blocks_at=blocks_at,
     )

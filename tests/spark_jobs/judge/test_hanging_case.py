@@ -256,6 +256,21 @@ def test_a_marker_is_withdrawn_if_the_owner_moved_to_another_log_partition() -> 
     assert case.reported == undecided(HasGrown())
 
 
+@pytest.mark.parametrize("restarts", [1, 2])
+@pytest.mark.parametrize(("owner", "is_safe"), [(with_record(IDLE, producer_epoch=5), True), (IDLE, False)])
+def test_the_command_stays_withheld_after_a_restart_without_the_log(owner: Owner, is_safe: bool, restarts: int) -> None:
+    """Without the log, nothing shows whether the owner has written on. If it could write before, it may have."""
+    case = unowned(with_record(owner, client_transaction_version=2))
+    case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
+    for _ in range(restarts):
+        finding, case = stored(case), unowned(None)
+        recall(case, finding)
+        continue_without_log(case, [finding.subject])
+    found = observed(case, KNOWN, "broker:9092", NOW_MS)
+    assert found.decision == Decided.NONE
+    assert (found.bootstrap is not None) is is_safe
+
+
 def test_the_facts_of_an_entry_with_a_newer_record_are_read_again() -> None:
     case = decided_as_none()
     case.note_newest(ENTRY._replace(last_timestamp_ms=ENTRY.last_timestamp_ms + 1))
