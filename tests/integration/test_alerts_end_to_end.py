@@ -159,7 +159,7 @@ def _promtool_takes(metrics: str) -> None:
 
 def _failing(monitoring: Monitoring) -> list[str]:
     """Returns the dashboard queries without an answer. If there are any, waits for 5 s before returning, because a
-    rate needs two scrapes."""
+    query of a rate has no answer before two scrapes."""
     found = failures(monitoring.prometheus)
     if found:
         time.sleep(5)

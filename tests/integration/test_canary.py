@@ -35,7 +35,7 @@ def watched(broker: Broker, tmp_path: Path) -> Iterator[Watched]:
 
 
 def log_of(bootstrap: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns (start offsets, end offsets) of the canary's topic, each by partition."""
+    """Returns the start offsets and the end offsets of the canary's topic, both keyed by partition."""
     with connect(bootstrap) as client:
         layout = topic_layout(client, TOPIC)
         assert layout is not None

@@ -61,6 +61,6 @@ def tries(app: Ingest) -> int:
 
 
 def stored_progress(app: Ingest) -> tuple[dict[int, int], list[int]]:
-    """Returns the stored positions, and the time of the source's last success. Neither may change while the disk is
-    full."""
+    """Returns the stored positions, and the time at which the transaction log was last read successfully. Neither may
+    change while the disk is full."""
     return app.positions(), [row.as_of_ms for row in app.log_status()]
