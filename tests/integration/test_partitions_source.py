@@ -28,7 +28,7 @@ def watched(app: Ingest, topic: str, partitions: int) -> list[Any]:
         found = of(app, data_partitions, topic)
         return found if len(found) == partitions else []
 
-    return wait_for(rows, f"{topic}; {app.log}")
+    return wait_for(rows, f"all partitions of {topic} in the store; {app.log}")
 
 
 @on_broker("3.9.2")

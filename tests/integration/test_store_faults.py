@@ -38,8 +38,8 @@ class Supervised(Ingest):
         return file_of(self.url)
 
     def wait_for_text(self, text: str, after: int = 0) -> int:
-        """Waits until the log contains the text after its first `after` characters. Returns the position that follows
-        the text."""
+        """Waits until the log contains the text. Ignores the first `after` characters of the log. Returns the position
+        in the log after the text."""
         wait_for(lambda: text in self.log.read_text()[after:], f"{text!r} in {self.log}")
         return self.log.read_text().index(text, after) + len(text)
 

@@ -36,7 +36,7 @@ AnyProducer = OldProducer | RawProducer
 
 
 def audited(app: Ingest) -> dict[str, int]:
-    """Returns the number of transactions audited so far, by result."""
+    """Returns the numbers of transactions audited so far, keyed by result."""
     app.is_running()
     return {row.label: row.value for row in app.rows(counters) if row.name == AUDITED}
 
@@ -109,8 +109,8 @@ def tailed(app: Ingest) -> dict[str, str]:
 
 
 def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
-    """Waits until txnscope has seen the deletion of `topics`, and of the former topic `again`. Then waits until
-    txnscope has read the transaction log to its end."""
+    """Waits until txnscope has seen that `topics` are deleted, and that `again` is now another topic with the same
+    name. Then waits until txnscope has read the transaction log to its end."""
 
     def are_seen() -> bool:
         now = tailed(app)
@@ -135,7 +135,7 @@ def test_a_topic_deleted_inside_a_committed_transaction_tears_it(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
     """Five topics are deleted, and one of them is created again. A transaction is torn only if it had written to one of
-    these topics, and was committed after the deletion."""
+    the five topics, and was committed after the deletion."""
     broker = brokers(version)
     stays, gone, again, aborted, ended, listed = topics = [
         f"goes-{protocol}-{part}" for part in ("stays", "gone", "again", "aborted", "ended", "listed")
