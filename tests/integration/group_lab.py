@@ -219,5 +219,5 @@ def read_all(consumer: Consumer, topic: str, until: int) -> None:
             read.append(message.offset())
         return read[-1] >= until - 1
 
-    wait_for(has_read, f"offset {until - 1}")
+    wait_for(has_read, f"the record at offset {until - 1} to be read")
     commit(consumer, topic, until)

@@ -43,8 +43,8 @@ class Lab:
         return [topic.partition for topic in self.replicas().topics[LOG] if topic.leader == broker]
 
     def follower(self) -> int:
-        """Returns a broker that is not the active controller. The election of a new controller would be a second
-        disturbance."""
+        """Returns a broker that is not the active controller. A fault of the controller would also cause an election,
+        which is a second disturbance."""
         with connect(self.cluster.bootstrap) as client:
             clock = controller_clock(client, 1)
         assert clock is not None
@@ -74,7 +74,7 @@ class Lab:
         wait_until(
             lambda: (failing(), self.watched.coordinators())[1],
             lambda now: all(now[broker].rounds > before[broker].rounds for broker in others),
-            f"another round of {others}",
+            f"another round of each of the brokers {others}",
         )
         assert seen.keys() <= wanted.keys(), seen
 
@@ -142,7 +142,7 @@ def test_a_coordinator_whose_log_lost_its_replicas_is_named_with_the_cause(lab: 
     (partition,) = lab.led_by(alone)
     with connect(lab.cluster.bootstrap) as client:
         elect(client, {LOG: {partition: [alone, lost]}})
-    wait_until(lambda: lab.led_by(alone), lambda led: partition in led, "the partition to stay where it is")
+    wait_until(lambda: lab.led_by(alone), lambda led: partition in led, "the partition to keep its leader")
     lab.watched.wait_for_rounds(1, *ALL)
     lab.cluster.nodes[lost].kill()
     try:

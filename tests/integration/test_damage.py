@@ -1,5 +1,5 @@
 """Tests of damaged bytes. Data that are damaged in transit are fetched again. A batch that is damaged on disk is stored
-raw, and skipped."""
+as raw bytes, and skipped."""
 
 from __future__ import annotations
 

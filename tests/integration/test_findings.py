@@ -56,7 +56,9 @@ def found(app: Ingest, kind: str) -> Any:
 
 
 def wait_for_finding(app: Ingest, kind: str, is_so: Callable[[Any], bool] = lambda _: True) -> Any:
-    return wait_until(lambda: found(app, kind), lambda row: row is not None and is_so(row), f"{kind}; {app.log}")
+    return wait_until(
+        lambda: found(app, kind), lambda row: row is not None and is_so(row), f"the expected {kind}; {app.log}"
+    )
 
 
 @on("3.9.2")

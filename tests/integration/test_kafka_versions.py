@@ -126,7 +126,9 @@ def _joins(bootstrap: str, reported: Versions) -> bool:
     one = Consumer(config)
     try:
         one.subscribe(["tried"])
-        wait_until(lambda: (one.poll(0.1), one.assignment())[1], bool, "a partition", JOINS_WITHIN_S)
+        wait_until(
+            lambda: (one.poll(0.1), one.assignment())[1], bool, "a partition assigned to the member", JOINS_WITHIN_S
+        )
     finally:
         one.close()
     return True

@@ -2,7 +2,7 @@
 the right owner, entry and remediation.
 
 By default, these tests run on 4.3.1 and those of test_lab_stories on 3.9.2. If TXNSCOPE_TEST_VERSIONS is set, each test
-runs on all of its versions that have what the test needs.
+runs on all versions listed there that have what the test needs.
 """
 
 from __future__ import annotations

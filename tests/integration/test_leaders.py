@@ -120,7 +120,7 @@ def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
             elect(client, {TOPIC: order})
         return {p: leader.node for p, leader in leaders(bootstrap).items()}
 
-    wait_until_equal(elected, chosen, "the leaders")
+    wait_until_equal(elected, chosen, "the leaders of the transaction log")
 
 
 def test_partitions_that_are_added_are_read_from_their_start_and_counted(

@@ -1,5 +1,6 @@
 """Tests of a SQLite store that is locked, replaced, deleted or damaged while the application runs, with real brokers
-and real Spark. The application continues by itself, and counts every transaction once."""
+and real Spark. The application continues by itself, and counts every transaction once. If the store was deleted, it
+counts from zero."""
 
 from __future__ import annotations
 

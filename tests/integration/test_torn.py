@@ -1,4 +1,4 @@
-"""Tests of torn transactions on real brokers: a transaction whose outcome on one partition differs from the
+"""Tests of torn transactions on real brokers. A transaction is torn if its outcome on one partition differs from the
 coordinator's decision."""
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def test_only_a_transaction_with_a_manual_marker_is_torn(
         producer.produce(a, 0, [b"3", b"4"])
         producer.end(commit=True)
         assert wait_until_audited(app, 21) == {"whole": 20, "torn": 1}
-        (torn,) = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 1, "the finding")
+        (torn,) = wait_until(
+            lambda: app.findings(Kind.TORN), lambda found: len(found) == 1, "one finding about a torn transaction"
+        )
         assert (torn.status, torn.severity) == (Status.CONFIRMED, Severity.CRITICAL)
         assert (torn.topic, torn.partition, torn.transactional_id) == (a, 0, name.encode())
         assert finding_of(torn).summary == (
@@ -167,7 +169,9 @@ def test_a_topic_deleted_inside_a_committed_transaction_tears_it(
             of[topic].end(commit=topic != aborted)
         results = wait_until_audited(app, 5)
         assert results["torn"] == 2
-        found = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 2, "the findings")
+        found = wait_until(
+            lambda: app.findings(Kind.TORN), lambda found: len(found) == 2, "two findings about torn transactions"
+        )
         assert {finding_of(one).summary for one in found} == {
             f"a transaction of id-{topic} was committed, and its records on {topic}-0 are gone: the topic was deleted"
             f" during the transaction; committed on {stays}-0"
