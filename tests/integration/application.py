@@ -43,7 +43,7 @@ from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until, wait_until_equal
 
 NO_TABLES_YET: Final = (StoreUnavailable, OperationalError, ProgrammingError)
-"""Errors of a store whose file or tables the application has not created yet."""
+"""Errors when the store is read before the application has created its file or its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Ingest:
 
     - `more`: further flags of `txnscope ingest`.
     - `name`: the name of the cluster in the store.
-    - `rules`: rules as in a settings file.
+    - `rules`: tables `[[rules]]`, as in a settings file.
     - `host`: a simulated host; None for this host.
     - `url`: the URL of the store; None for a SQLite file in `directory`.
     """
@@ -166,11 +166,11 @@ class Ingest:
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
     def log_trouble(self) -> Reason | None:
-        """Returns the reason why the transaction log cannot be read, or None if there is none (yet)."""
+        """Returns the stored reason why the transaction log cannot be read, or None if the store has no such reason."""
         return next((decode(row.error) for row in self.log_status() if row.error), None)
 
     def findings(self, kind: str, **subject: Any) -> list[Any]:
-        """Returns the findings of the kind, of any status, whose subject has these values."""
+        """Returns the findings of the kind that have the values in `subject`, whatever their status."""
         rows = [row for row in self.rows(findings) if row.kind == kind]
         return [row for row in rows if all(getattr(row, name) == value for name, value in subject.items())]
 
@@ -197,19 +197,21 @@ class Ingest:
         """Waits until the store has everything up to the current end of the transaction log."""
 
         def behind() -> dict[int, tuple[int | None, int | None]]:
-            """Returns, by log partition, (position, end of the log). Log partitions that the store has read to their
-            end are left out. An unknown number is None."""
+            """Returns a mapping from log partition to (position, end). Leaves out the log partitions that the store has
+            read to their end. An unknown number is None."""
             self.is_running()
             positions, ends = self.positions(), log_ends(self.bootstrap)
             both = {p: (positions.get(p), ends.get(p)) for p in positions.keys() | ends.keys()}
             return {p: (position, end) for p, (position, end) in both.items() if position != end}
 
         with self._showing_its_log():
-            wait_until_equal(behind, {}, f"the log partitions that are not read to their end ({self.log})")
+            wait_until_equal(
+                behind, {}, f"(position, end) of the log partitions that are not read to their end ({self.log})"
+            )
 
     def wait_for_counts(self, expected: dict[str, tuple[int, int]]) -> None:
-        """Waits until the counts (commits, aborts) by id equal `expected`. A client's commit may return before the
-        transaction is complete."""
+        """Waits until the counts equal `expected`, a mapping from id to (commits, aborts). A client's commit may return
+        before the transaction is complete, and so before it is counted."""
 
         def counts() -> dict[str, tuple[int, int]]:
             self.is_running()
@@ -273,7 +275,7 @@ def log_starts(bootstrap: str) -> dict[int, int]:
 
 
 def _offsets(bootstrap: str, which: int) -> dict[int, int]:
-    """Returns an offset of each log partition. Waits while a partition has no leader, as in a cluster that starts."""
+    """Returns an offset of each log partition. Waits while a partition has no leader, as in a starting cluster."""
     with KafkaClient(ClientSettings.load(bootstrap, None)) as client:
 
         def answer() -> Offsets:
@@ -286,8 +288,8 @@ def _offsets(bootstrap: str, which: int) -> dict[int, int]:
 
 @contextmanager
 def running(app: AnyIngest) -> Iterator[AnyIngest]:
-    """Runs the application, and the block once the first start is complete. At the end, if the application
-    still runs, stops it and checks that its exit code is 0."""
+    """Starts the application, and waits until the first start is complete. Then runs the block. At the end, if the
+    application still runs, stops it and checks that its exit code is 0."""
     app.start()
     try:
         app.wait_until_counting()

@@ -1,4 +1,4 @@
-"""Runs the canary of a cluster over a store of its own, and reads what the canary stored."""
+"""Runs the canary of a cluster on a new store, and reads what the canary stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMED_WITHIN_S = 15.0
 
 
 class Watched:
-    """A store whose cluster has a canary."""
+    """Reads what the canary of the cluster `number` has stored."""
 
     def __init__(self, engine: Engine, number: int) -> None:
         self.engine, self.number = engine, number
@@ -54,7 +54,7 @@ class Watched:
 
     def wait_for_rounds(self, number: int, *brokers: int) -> dict[int, Coordinator]:
         """Waits until each of the brokers has finished `number` more rounds, and its newest round did not fail. Returns
-        all coordinators."""
+        all coordinators, keyed by broker."""
         before = {broker: coordinator.rounds for broker, coordinator in self.coordinators().items()}
         return self.wait(
             lambda found: all(
@@ -67,7 +67,7 @@ class Watched:
         )
 
     def failing(self) -> dict[int, str]:
-        """Returns the error of each coordinator that fails, by broker."""
+        """Returns the errors of the coordinators that fail, keyed by broker."""
         return {
             broker: coordinator.failure.error
             for broker, coordinator in self.coordinators().items()

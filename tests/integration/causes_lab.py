@@ -47,8 +47,8 @@ _COUNTED = {
 
 
 class IdHistory(NamedTuple):
-    """The history of an id: the number of commits; the rows of the history as `State cause confidence`, in log order;
-    and the number of aborts by cause."""
+    """The history of an id: the number of commits; the rows in log order, each as the text `State cause confidence`;
+    and the numbers of aborts, keyed by cause."""
 
     commits: int
     rows: list[str]
@@ -56,8 +56,8 @@ class IdHistory(NamedTuple):
 
 
 def id_history(commits: int, *rows: str) -> IdHistory:
-    """Returns the history with these rows. Each row of an abort adds one to the aborts of its cause, except if the
-    transaction was empty."""
+    """Returns the history with these rows. Each row of an abort counts as one abort with the cause in the row, unless
+    the transaction was empty."""
     aborts = Counter(row.split()[1] for row in rows if row.startswith("PrepareAbort"))
     del aborts[CauseCode.EMPTY_ABORT]
     return IdHistory(commits, list(rows), dict(aborts))
@@ -84,20 +84,23 @@ class Lab:
         return producer
 
     def old(self, name: str, topic: str, partition: int = 0) -> OldProducer:
-        """Returns a producer of the old protocol that sends single requests, and has a transaction open."""
+        """Returns a producer with an open transaction. The producer speaks the old protocol, and sends its requests one
+        by one."""
         producer = OldProducer(self.connection, name)
         producer.init()
         write(producer, topic, partition)
         return producer
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
-        """Returns a producer of the old protocol with an open transaction, whose records are all acknowledged. The
-        producer does nothing more by itself: the transaction stays open until the test or the coordinator ends it."""
+        """Returns a producer that speaks the old protocol and has an open transaction, whose records are all
+        acknowledged. The producer does nothing more by itself: the transaction stays open until the test or the
+        coordinator ends it."""
         self._open.append(begin(self.bootstrap, name, topic, timeout_ms, partitions))
         return self._open[-1]
 
     def expect(self, expected: dict[str, IdHistory]) -> None:
-        """Waits until the store has exactly these histories of these ids. Then records their causes (`tell`)."""
+        """Waits until the store has exactly the `expected` histories, which are keyed by id. Then records their causes
+        (`tell`)."""
         wait_until_equal(lambda: self.id_history(expected), expected, f"the histories ({self.app.log})")
         for row in (row for history in expected.values() for row in history.rows):
             tell(CAUSE, row.partition(" ")[2])
@@ -107,15 +110,15 @@ class Lab:
         return {name: IdHistory(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
 
     def marker_ms(self, name: str) -> int | None:
-        """Returns the time (ms) that the markers took, from the newest row of the id's history that has this time.
-        Returns None if no row has this time."""
+        """Returns how long (ms) the markers took, from the newest row of the id's history that has this time. Returns
+        None if no row has it."""
         rows = [r for r in self.transitions(name) if r.marker_ms is not None]
         return rows[-1].marker_ms if rows else None
 
     def _rows(self, name: str) -> list[str]:
-        """Returns the rows of the history, with their notes about odd records. Leaves out rows of commits, and rows
-        without a cause, unless they have a note: the store has such rows only of slow transactions, so they depend on
-        the speed of the machine."""
+        """Returns the rows of the history, with their notes about odd records. Leaves out rows of commits and rows
+        without a cause, unless they have a note. Without a note, a commit has a row only if its markers were slow,
+        which depends on the speed of the machine."""
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))
             for r in self.transitions(name)
@@ -139,8 +142,8 @@ PRODUCER_FENCED, INVALID_TXN_STATE = 90, 48
 
 def ended_by_a_late_copy(producer: OldProducer, topic: str, *, commit: bool) -> None:
     """Sends the EndTxn of the open transaction twice. The copy arrives when the next transaction is open, and ends this
-    next transaction (KAFKA-17754). The client's own EndTxn, with the other outcome, is then refused. A third
-    transaction commits."""
+    next transaction (KAFKA-17754). The client then sends its own EndTxn for it, with the opposite outcome, and is
+    refused. A third transaction commits."""
     producer.end(commit=commit)
     write(producer, topic, 1)
     producer.end(commit=commit)  # the same request, byte for byte
@@ -155,7 +158,7 @@ _WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
 
 
 def aborts_of(row: Any) -> dict[str, int]:
-    """Returns the number of aborts by cause, from the row of an id. Causes without aborts are left out."""
+    """Returns the numbers of aborts in the row of an id, keyed by cause. Causes without aborts are left out."""
     counted = {word: int(getattr(row, column)) for column, word in _COUNTED.items()}
     return {word: count for word, count in counted.items() if count}
 
@@ -168,7 +171,7 @@ def lab(broker: Broker, directory: Path) -> Iterator[Lab]:
 
 @contextmanager
 def labs(brokers: Callable[[str], Broker], directory: Path) -> Iterator[Callable[[str], Lab]]:
-    """Yields a function that returns the lab of a version. The first call for a version starts its lab."""
+    """Yields a function that returns the lab of a Kafka version. The first call for a version starts its lab."""
     with ExitStack() as running:
 
         @cache

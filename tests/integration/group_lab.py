@@ -55,7 +55,8 @@ class Watched:
         self.watch = GroupProber(self.reader, groups, self.cluster.id, asks_as)
 
     def look(self) -> None:
-        """Samples all partitions of the topics, reads the stalled ones, and stores both as the sampler would."""
+        """Samples all partitions of the topics, and reads the open transactions on the stalled partitions. Stores the
+        samples and the transactions as the sampler would."""
         now_ms = wall_clock_ms() + self._ahead_ms
         layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
         looks = []
@@ -104,8 +105,8 @@ class Watched:
         return self.victims()
 
     def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
-        """Moves our clock forward by `seconds`, and samples the partitions after half of this time and at the end. Then
-        runs a round with the time of the first sample. Returns the blocked groups."""
+        """Moves our clock forward by `seconds`. Samples the partitions in the middle and at the end of this time. Then
+        runs a round as of the first of the two samples. Returns the blocked groups."""
         for _ in range(2):
             self._ahead_ms += round(seconds * 500)
             self.look()
@@ -180,7 +181,7 @@ def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterato
 @contextmanager
 def share_consumer(broker: Broker, group: str, topic: str, directory: Path) -> Iterator[Callable[[], int]]:
     """Runs Kafka's own console consumer in a share group. Yields a function that returns the number of records printed
-    so far. The file with the printed records also contains the consumer's log."""
+    so far. The function counts only lines that equal PAYLOAD, because the file also contains the consumer's log."""
     printed = directory / f"{group}.out"
     command = broker.tool_command(
         *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", broker.bootstrap),
@@ -218,5 +219,5 @@ def read_all(consumer: Consumer, topic: str, until: int) -> None:
             read.append(message.offset())
         return read[-1] >= until - 1
 
-    wait_for(has_read, f"offset {until - 1}")
+    wait_for(has_read, f"the record at offset {until - 1} to be read")
     commit(consumer, topic, until)

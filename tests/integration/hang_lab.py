@@ -33,7 +33,7 @@ from tests.matrix.recorder import tell
 CLUSTER: Final = "test"
 TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
 LONG: Final = "long-"
-"""Prefix of ids whose transactions are reported as long-running after a second."""
+"""Prefix of ids. By a rule of the lab, their transactions are reported as long-running after a second."""
 
 EXPIRING: Final = UNGUARDED | {
     "transactional.id.expiration.ms": "45000",
@@ -42,8 +42,8 @@ EXPIRING: Final = UNGUARDED | {
 """Settings with which ids expire during a test, but not while the test still needs them."""
 
 ALLOWED_DECISIONS = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", "abort"}}
-"""The allowed decisions, by the true decision. For records of no transaction, `abort` is also allowed: proofs need not
-exclude an aborted transaction, and the marker is the same."""
+"""A mapping from the true decision to the decisions that a finding may have. For records that belong to no transaction,
+`abort` is also allowed: proofs need not exclude an aborted transaction, and the marker is the same."""
 
 
 def command_of(row: Any) -> str | None:
@@ -121,8 +121,8 @@ class HangLab(NamedTuple):
         return row
 
     def wait_until_judged_again(self) -> None:
-        """Waits until the restarted application has derived every decision again. The proofs of a decision have the
-        time at which they were made."""
+        """Waits until the restarted application has derived every decision again: until each decision has a proof that
+        was made after the start of this wait."""
         started_ms = int(time.time() * 1000)
 
         def old() -> list[str]:
@@ -209,8 +209,8 @@ RULES = ({"prefix": LONG, "long_after": "1s", "owner": "reports"},)
 
 @contextmanager
 def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> Iterator[HangLab]:
-    """Runs the application in `directory`, on a running broker. If the cluster has several brokers, `bootstrap` has all
-    addresses."""
+    """Runs the application in `directory`, on a running broker. `bootstrap`: the addresses of all brokers, if the
+    cluster has several."""
     _create_the_log(broker)
     app = Ingest(bootstrap or broker.bootstrap, directory, name=CLUSTER, rules=RULES)
     with running(app), Connection(broker.bootstrap, threading.Event()) as connection, client_of(app.url) as rest:
@@ -240,7 +240,7 @@ def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[Ha
 
 @contextmanager
 def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Iterator[Callable[[str], HangLab]]:
-    """Yields a function that returns the lab of a version. The first call for a version starts the broker and the
+    """Yields a function that returns the lab of a Kafka version. The first call for a version starts the broker and the
     application."""
     with ExitStack() as everything:
 
@@ -255,6 +255,6 @@ def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Ite
 
 
 def _create_the_log(broker: Broker) -> None:
-    """Creates the transaction log, which brokers do for the first transactional.id."""
+    """Makes the broker create the transaction log, by initializing the first transactional.id."""
     with Connection(broker.bootstrap, threading.Event()) as connection:
         old_producer(connection, "before")

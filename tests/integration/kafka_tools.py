@@ -37,8 +37,8 @@ class Printed(NamedTuple):
 
 
 def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
-    """Returns, by id, the records in the whole log as Kafka's console consumer prints them: in log order, without
-    tombstones.
+    """Returns a mapping from id to its records in the whole log, as Kafka's console consumer prints them: in log order,
+    without tombstones.
 
     `tool` must be a 4.x broker, whose formatter prints JSON. The log may belong to a broker of any version.
     """
@@ -54,13 +54,14 @@ def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
 
 
 def completed(tool: Broker, bootstrap: str) -> dict[str, tuple[int, int]]:
-    """Returns (commits, aborts) by id: the numbers of CompleteCommit and CompleteAbort records in the whole transaction
-    log. `tool` must be a 4.x broker, as for `history`."""
+    """Returns a mapping from id to (commits, aborts): the numbers of CompleteCommit and CompleteAbort records in the
+    whole transaction log. `tool` must be a 4.x broker, as for `history`."""
     return ends_of(history(tool, bootstrap))
 
 
 def ends_of(records: Mapping[str, Iterable[Printed]]) -> dict[str, tuple[int, int]]:
-    """Returns (commits, aborts) by id: the numbers of CompleteCommit and CompleteAbort records in `records`."""
+    """Returns a mapping from id to (commits, aborts): the numbers of CompleteCommit and CompleteAbort records in
+    `records`."""
     states = {name: Counter(printed.state for printed in of_id) for name, of_id in records.items()}
     return {name: (counts[COMPLETE_COMMIT], counts[COMPLETE_ABORT]) for name, counts in states.items()}
 

@@ -13,14 +13,14 @@ from tests.helpers.waiting import wait_until
 from tests.integration.application import Ingest
 
 NAMED: Final = "applications"
-"""Name of a test report's property. The property has the figures of a client for the table in docs/applications.md."""
+"""Name of the property of a test's report that has a client's figures for the table in docs/applications.md."""
 
 
 class Named(NamedTuple):
-    """The ids of a client, grouped by comparing the stored application with the true one.
+    """The ids of a client, grouped by whether their stored application is the true one.
 
     - `rightly`: ids with the true application.
-    - `wrongly`: ids with a wrong application; (stored, true) by id.
+    - `wrongly`: a mapping from each id with a wrong application to (stored application, true application).
     - `not_named`: ids without an application, although they were examined.
     - `not_examined`: ids that have not been examined yet.
     """
@@ -37,9 +37,9 @@ class Named(NamedTuple):
 
 
 def compare(rows: Iterable[Any], truth: Mapping[str, Assigned]) -> Named:
-    """Compares the stored application of each id with the true application. `truth` has the true application by prefix
-    of the id. No id has two of the prefixes, and ids with none of them are left out. If the true application is
-    UNASSIGNED, any stored application is wrong."""
+    """Compares the stored application of each id with the true application. `truth`: a mapping from prefix of ids to
+    their true application. No id has two of the prefixes. Ids without any of them are left out. If the true application
+    is UNASSIGNED, any stored application is wrong."""
     rightly, not_named, not_examined = set[str](), set[str](), set[str]()
     wrongly: dict[str, tuple[Assigned, Assigned]] = {}
     for row in rows:
@@ -61,7 +61,7 @@ def compare(rows: Iterable[Any], truth: Mapping[str, Assigned]) -> Named:
 
 def wait_until_named(app: Ingest, truth: Mapping[str, Assigned]) -> Named:
     """Waits until each id has been examined, and until the store has some application for each id that truly has one.
-    Returns the comparison."""
+    Returns the result of `compare`."""
     nameless = tuple(prefix for prefix, true in truth.items() if true == UNASSIGNED)
 
     def compared() -> Named:
@@ -70,5 +70,5 @@ def wait_until_named(app: Ingest, truth: Mapping[str, Assigned]) -> Named:
     return wait_until(
         compared,
         lambda named: not named.not_examined and all(name.startswith(nameless) for name in named.not_named),
-        f"the names of the applications of all ids of {sorted(truth)} ({app.log})",
+        f"the applications of all ids that begin with one of {sorted(truth)} ({app.log})",
     )

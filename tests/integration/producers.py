@@ -28,8 +28,8 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 def create_topics(bootstrap: str, *topics: NewTopic) -> None:
-    """Creates topics. If librdkafka drops a request, repeats the request. librdkafka drops a request if a starting
-    broker is missing in the cluster's metadata for a moment."""
+    """Creates topics. Repeats each request that librdkafka drops. librdkafka drops a request if a starting broker is
+    missing in the cluster's metadata for a moment."""
     admin = admin_of(bootstrap)
     wanted, again = {topic.topic: topic for topic in topics}, set[str]()
     give_up = time.monotonic() + LIMIT_S
@@ -75,7 +75,7 @@ def plain_producer(bootstrap: str, **config: object) -> Producer:
 
 
 def internal_producer(bootstrap: str) -> Producer:
-    """Returns a producer that may write to internal topics. Brokers allow this to clients with a certain client id."""
+    """Returns a producer with the client id that brokers allow to write to internal topics."""
     return plain_producer(bootstrap, client_id="__admin_client")
 
 
@@ -107,8 +107,8 @@ def begin(
 
 
 def transact(producer: Producer, topic: str, commit: bool = True) -> None:
-    """Runs a transaction with one record. Repeats the request for its end after retriable errors. If a commit fails
-    with an error that requires an abort, aborts the transaction."""
+    """Runs a transaction with one record. Repeats the request to end it after retriable errors. If a commit fails with
+    an error that requires an abort, aborts the transaction."""
     producer.begin_transaction()
     producer.produce(topic, b"payload")
     producer.flush(ANSWER_S)

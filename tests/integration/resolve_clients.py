@@ -1,5 +1,5 @@
-"""Runs services over a lab, and sends requests to end hanging transactions, as an operator does. Also returns the
-reasons of refusals."""
+"""Runs services on the store of a lab, and sends requests to end hanging transactions, as an operator does. Also
+returns the reasons why markers are refused."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
         values: list[bytes] = []
 
         def unread() -> dict[int, int]:
-            """Reads a record, if there is one. Returns the end of each partition that is not read to its end."""
+            """Reads a record, if there is one. Returns the ends of the partitions that are not read to their end, keyed
+            by partition."""
             message = reader.poll(0.1)
             if message is not None:
                 assert message.error() is None, message.error()
@@ -150,7 +151,7 @@ def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
             at = {one.partition: one.offset for one in reader.position(all_of_it)}
             return {p: end for p, end in left.items() if end > 0 and at[p] < end}
 
-        wait_until_equal(unread, {}, f"the partitions of {topic} that are not read to their end")
+        wait_until_equal(unread, {}, f"the ends of the partitions of {topic} that are not read to their end")
         return values
     finally:
         reader.close()

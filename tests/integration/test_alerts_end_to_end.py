@@ -120,7 +120,7 @@ def test_a_hang_causes_a_webhook_call_and_another_when_it_ends(
     how = "notice of it" if called.of("resolved") else "gone from Alertmanager"
     _say(capsys, f"marker → {how}: {time.monotonic() - marked_s:.1f} s")
     assert [one.notice.link for one in called.of("firing")] == [first.notice.link], (
-        "one notification for one transaction"
+        "there must be only one notification for one transaction"
     )
 
 
@@ -159,7 +159,7 @@ def _promtool_takes(metrics: str) -> None:
 
 def _failing(monitoring: Monitoring) -> list[str]:
     """Returns the dashboard queries without an answer. If there are any, waits for 5 s before returning, because a
-    rate needs two scrapes."""
+    query of a rate has no answer before two scrapes."""
     found = failures(monitoring.prometheus)
     if found:
         time.sleep(5)

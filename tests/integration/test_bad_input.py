@@ -90,7 +90,7 @@ def test_records_deleted_by_retention_before_the_read_are_a_gap(make_broker: Mak
             time.sleep(0.3)
             return log_starts(broker.bootstrap)[0] > 4
 
-        wait_for(passed, "retention to pass the position")
+        wait_for(passed, "the log start to pass the stored position")
         configure_topic(broker.bootstrap, TOPIC, {"cleanup.policy": "compact"})
         app.start()
         wait_for(app.gaps, f"the gap; {app.log}")

@@ -35,7 +35,7 @@ def watched(broker: Broker, tmp_path: Path) -> Iterator[Watched]:
 
 
 def log_of(bootstrap: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns (start offsets, end offsets) of the canary's topic, each by partition."""
+    """Returns the start offsets and the end offsets of the canary's topic, both keyed by partition."""
     with connect(bootstrap) as client:
         layout = topic_layout(client, TOPIC)
         assert layout is not None
@@ -74,7 +74,9 @@ def test_a_cluster_without_a_transaction_log_gets_none(make_broker: MakeBroker, 
     broker = make_broker()
     with store_of(broker.bootstrap, tmp_path) as watched, running_canary(watched, settings_of(broker)):
         wait_until(
-            watched.trouble, lambda why: "list no topic __transaction_state" in (why or ""), "the reason to wait"
+            watched.trouble,
+            lambda why: "list no topic __transaction_state" in (why or ""),
+            "the reason why the canary waits",
         )
         assert watched.coordinators() == {}
         open_producer(broker.bootstrap, "the first one")

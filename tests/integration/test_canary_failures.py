@@ -26,7 +26,7 @@ ALL = (1, 2, 3)
 VERSION = "4.3.1"
 EVERY_MS = 10_000
 SMALL = "size=96m"
-"""Mount option for a small file system, into which a broker without data fits."""
+"""Mount option with the size of a small file system. A broker without data fits into it."""
 
 
 class Lab:
@@ -43,17 +43,17 @@ class Lab:
         return [topic.partition for topic in self.replicas().topics[LOG] if topic.leader == broker]
 
     def follower(self) -> int:
-        """Returns a broker that is not the active controller. The election of a new controller would be a second
-        disturbance."""
+        """Returns a broker that is not the active controller. A fault of the controller would also cause an election,
+        which is a second disturbance."""
         with connect(self.cluster.bootstrap) as client:
             clock = controller_clock(client, 1)
         assert clock is not None
         return next(broker for broker in ALL if broker != clock.node)
 
     def is_named(self, wanted: dict[int, set[str]]) -> None:
-        """Waits up to 15 s until exactly the coordinators in `wanted` are named, each with one of its errors in
-        `wanted`. Then waits until each other coordinator has finished one more round. Fails if any other coordinator is
-        named meanwhile."""
+        """Waits up to 15 s until exactly the coordinators in `wanted` are named, each with one of the errors that
+        `wanted` has for it. Then waits until each other coordinator has finished one more round. Fails if any other
+        coordinator is named meanwhile."""
         seen: dict[int, set[str]] = {}
 
         def failing() -> dict[int, str]:
@@ -74,7 +74,7 @@ class Lab:
         wait_until(
             lambda: (failing(), self.watched.coordinators())[1],
             lambda now: all(now[broker].rounds > before[broker].rounds for broker in others),
-            f"another round of {others}",
+            f"another round of each of the brokers {others}",
         )
         assert seen.keys() <= wanted.keys(), seen
 
@@ -142,7 +142,7 @@ def test_a_coordinator_whose_log_lost_its_replicas_is_named_with_the_cause(lab: 
     (partition,) = lab.led_by(alone)
     with connect(lab.cluster.bootstrap) as client:
         elect(client, {LOG: {partition: [alone, lost]}})
-    wait_until(lambda: lab.led_by(alone), lambda led: partition in led, "the partition to stay where it is")
+    wait_until(lambda: lab.led_by(alone), lambda led: partition in led, "the partition to keep its leader")
     lab.watched.wait_for_rounds(1, *ALL)
     lab.cluster.nodes[lost].kill()
     try:
@@ -175,7 +175,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_broker_whose_disk_is_full_is_named_and_no_other_one(small_disk: Path, tmp_path: Path) -> None:
-    """A broker ends when its only log directory fails."""
+    """The full disk has the broker's only log directory, so the broker ends itself."""
     with Cluster(VERSION, tmp_path / "kafka") as cluster, lab_of(cluster, tmp_path) as lab:
         lab.settle()
         with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):

@@ -29,7 +29,7 @@ def test_doctor_names_what_the_canary_lacks_and_a_lost_permission_is_named(
         config.write_text(f'bootstrap_servers = "{guarded.bootstrap}"\n[canary]\ntopic = "{TOPIC}"\n')
 
         def doctor() -> tuple[list[str], list[str]]:
-            """Returns the gaps of the canary, and the commands that close them."""
+            """Returns the missing permissions of the canary that doctor reports, and the commands that grant them."""
             main(["doctor", "--config", str(config), "--kafka-config", str(file)])
             text = capsys.readouterr().out
             gaps = re.findall(r"^gap +canary: (.*)$", text, re.MULTILINE)

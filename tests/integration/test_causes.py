@@ -59,8 +59,8 @@ def here(lab: Callable[[str], Lab], version: str) -> Lab:
 
 @on("4.3.1")
 def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(here: Lab) -> None:
-    """The causes equal those that the workload counted itself. The workload uses offsets in transactions, several
-    partitions, and old and new clients side by side."""
+    """The store has the same numbers of commits, and of aborts by cause, as the workload's own account. The workload
+    uses offsets in transactions, several partitions, and old and new clients side by side."""
     book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2)
     words = (CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED)
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
@@ -87,7 +87,8 @@ def _positive(counts: dict[CauseCode, int]) -> dict[str, int]:
 @on("4.3.1")
 def test_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
     """On a cluster with transaction.version 2, the records of the coordinator's own aborts have
-    ClientTransactionVersion 2, whatever protocol the client speaks."""
+    ClientTransactionVersion 2, whatever protocol the client speaks. The cause of such an abort must still be `fenced`,
+    with the confidence `likely`."""
     create_topic(here.bootstrap, "g-shared")
     first = here.begin("g-shared", "g-shared")
     second = open_producer(here.bootstrap, "g-shared", 45_000)
@@ -121,8 +122,8 @@ def test_librdkafka_in_every_codec_and_java_in_one(here: Lab) -> None:
 
 @on("4.3.1")
 def test_an_administrator_ends_it(here: Lab, version: str) -> None:
-    """Kafka's own tool cannot do this before 4.1. To older brokers, the test sends the request of
-    Admin.fenceProducers."""
+    """Kafka's own tool ends the transaction. Before 4.1 the tool cannot do this, so the test sends the request of
+    Admin.fenceProducers to older brokers."""
     create_topic(here.bootstrap, "q-force")
     here.begin("q-old", "q-force", 120_000)
     names = ["q-old"]
@@ -139,8 +140,8 @@ def test_an_administrator_ends_it(here: Lab, version: str) -> None:
 
 @on("4.3.1")
 def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
-    """The late copy of an abort aborts the next transaction, which the client wanted to commit. So the cause of an
-    abort under an unchanged epoch must not be certain."""
+    """The late copy of an abort aborts the next transaction, which the client wanted to commit. So if an abort does not
+    change the epoch, its cause must not be certain."""
     create_topic(here.bootstrap, "late-end")
     for name, commit in (("late-abort", False), ("late-commit", True)):
         ended_by_a_late_copy(here.old(name, "late-end"), "late-end", commit=commit)
@@ -149,8 +150,8 @@ def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
 
 @on("4.3.1")
 def test_a_framework_that_fences_its_own_ids_is_no_administrator(here: Lab) -> None:
-    """Kafka Connect sends the request of Admin.fenceProducers, as an administrator may do. Connect's task starts right
-    after that request, so the cause is not an administrator."""
+    """Kafka Connect sends the request of Admin.fenceProducers, which administrators may also send. Connect's task
+    starts with the same id right after the request, so the cause must not be `admin`."""
     create_topic(here.bootstrap, "connect")
     here.begin("connect-0", "connect")
     here.begin("connect-1", "connect")

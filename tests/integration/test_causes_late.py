@@ -1,8 +1,8 @@
 """Tests of transactions that end late: after a timeout, or because a participant does not answer. Also tests the expiry
 of ids.
 
-The tests on one version share one pair of brokers, whose idle ids expire after seconds. So the histories here end with
-an expiry, unless a transaction is still open.
+The tests on one version share one pair of brokers, on which idle ids expire after 3 s. So each history ends with the
+expiry of the id, unless a transaction is still open.
 """
 
 from __future__ import annotations
@@ -215,7 +215,9 @@ def test_ids_expire_and_are_born_again(here: Lab) -> None:
         {"i-done": id_history(1, INIT, EXPIRED), "i-idle": id_history(0, INIT, EXPIRED), "i-busy": id_history(0, INIT)}
     )
     # the coordinator forgets an id when its tombstone is written
-    wait_until_equal(lambda: "i-done" in transactional_ids(here.bootstrap), False, "whether Kafka still lists i-done")
+    wait_until_equal(
+        lambda: "i-done" in transactional_ids(here.bootstrap), False, "the answer to whether Kafka still lists i-done"
+    )
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     busy.abort_transaction(ANSWER_S)
     here.expect({"i-done": id_history(2, INIT, EXPIRED, INIT, EXPIRED), "i-busy": id_history(0, INIT, CLIENT, EXPIRED)})

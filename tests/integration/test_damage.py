@@ -1,5 +1,5 @@
 """Tests of damaged bytes. Data that are damaged in transit are fetched again. A batch that is damaged on disk is stored
-raw, and skipped."""
+as raw bytes, and skipped."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 
 class Harm:
-    """Flips a bit in the first fetch response that contains `flipped`. Cuts the first fetch response that contains
-    `cut` in the middle."""
+    """Flips a bit in the first fetch response that contains `flipped`. Sends only the first half of the first fetch
+    response that contains `cut`, and ends the connection."""
 
     def __init__(self, flipped: bytes, cut: bytes) -> None:
         self._flipped, self._cut = flipped, cut

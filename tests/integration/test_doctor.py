@@ -38,8 +38,8 @@ Of = Callable[[str], BrokerWithAcls]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
-    """Yields a function that starts one broker for each version. Tests share the broker's ids, groups and topics. Only
-    the test of the clock adds an id. Each test has its own user."""
+    """Yields a function that returns the broker of a version. The first call for a version starts the broker. Tests
+    share the broker's ids, groups and topics, and only the test of the clock adds an id. Each test has its own user."""
     with ExitStack() as running:
 
         @cache
@@ -68,7 +68,8 @@ class Said(NamedTuple):
     grants: list[str]
 
     def verdict(self, what: str) -> list[str]:
-        """Returns the columns after the name in the line of a verdict: the degree of trust, and the restriction."""
+        """Returns the columns after the verdict's name in its line: the degree of trust, and the restriction if there
+        is one."""
         (line,) = (line for line in self.text.splitlines() if line.startswith(what + "  "))
         return [word for word in re.split(r"\s{2,}", line) if word][1:]
 
@@ -95,7 +96,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 
 def allow_all(guarded: BrokerWithAcls, user: str, *, may_read: bool = True) -> None:
-    """Grants the user every permission that doctor checks; without `may_read`, all but READ on topics."""
+    """Grants the user every permission that doctor checks. If `may_read` is False, leaves out READ on topics."""
     if may_read:
         guarded.allow(user, acls.topic(), "READ")
     guarded.allow(user, acls.group(), "DESCRIBE")
@@ -194,7 +195,9 @@ def test_a_share_group_whose_level_may_not_be_read_is_named(tmp_path: Path, doct
         allow_all(there, "share")
         with connect(there.admin) as client:
             wait_until_equal(
-                lambda: share_heartbeat(client, "workers", "orders"), 0, "the error code of joining the share group"
+                lambda: share_heartbeat(client, "workers", "orders"),
+                0,
+                "the error code of the request to join the share group",
             )
         said = doctor(there, "share")
         assert said.code == 1

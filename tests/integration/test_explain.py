@@ -1,5 +1,5 @@
-"""Tests how offsets are explained, with real logs and a store that has their transactions. An explanation names the
-producers of the records, and the outcomes of the transactions."""
+"""Tests explanations of offsets in real logs, with a store that has the transactions of these logs. An explanation
+names the producers of the records, and the outcomes of the transactions."""
 
 from __future__ import annotations
 
@@ -127,13 +127,13 @@ def wait_for_end(broker: Broker, topic: str, end: int) -> None:
     wait_until(
         lambda: admin.list_offsets({place: OffsetSpec.latest()})[place].result(ANSWER_S).offset,
         lambda offset: offset >= end,
-        f"{topic}-0 ends at {end}, after the marker",
+        f"{topic}-0 to end at or above {end}, after the marker",
     )
 
 
 @pytest.fixture
 def cluster(story: Story, tmp_path: Path) -> Iterator[WithFindings]:
-    """Yields a store that is bound to the broker, and has no further data."""
+    """Yields a store that has the cluster id of the broker, but no data about the transactions yet."""
     now_ms = time.time_ns() // 1_000_000
     cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}", started_ms=now_ms - 3_600_000)
     with connect(story.broker.bootstrap) as client, cluster.engine.begin() as connection:
@@ -154,7 +154,7 @@ def ask(client: TestClient, story: Story, offset: int, to: int | None = None) ->
 
 
 def lines(story: Story, body: Any) -> list[str]:
-    """Returns the spans in the form of SPANS, with the names that this test gives the producers."""
+    """Returns the spans in the form of SPANS, with this test's short names of the producers."""
     names = {described.producer_id: name for name, described in story.ids.items()}
     reported = []
     for one in body["spans"]:
@@ -181,8 +181,8 @@ def fits(text: str, offset: int) -> bool:
 
 
 def store_the_log(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
-    """Stores the transaction log of the story, as if it were read to its end 20 s after the last marker. `markers` has
-    the time of each marker, by offset. Returns the time of reading."""
+    """Stores the transaction log of the story, as if it were read to its end 20 s after the last marker. `markers`: a
+    mapping from offset to the time of the marker there. Returns the time at which the log was read."""
     log = [entry(0, states.EMPTY, b"explain-paid", pid=story.ids["paid"].producer_id, at_ms=markers[3] - 600_000)]
     for name, at_ms, end in (("paid", markers[3], committed), ("doomed", markers[9], aborted)):
         log += end(len(log), at_ms + 5, f"explain-{name}".encode(), pid=story.ids[name].producer_id)

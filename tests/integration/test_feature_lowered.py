@@ -1,5 +1,5 @@
-"""Tests a transaction under TV2 during which transaction.version is lowered. The end of the transaction stays pending
-in the memory of its coordinator, which works for all other ids."""
+"""Tests a transaction of a TV2 client during which the feature transaction.version is lowered. The end of the
+transaction stays pending in the memory of its coordinator. For all other ids, the coordinator works."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def test_a_lowered_feature_gets_the_advice_for_a_single_stuck_id(make_broker: Ma
                 assert blamed not in advice()
         broker.stop()  # like a move of the leadership, a restart makes the coordinator reload the log
         broker.start()
-        wait_until_equal(lambda: app.state("held-up"), "CompleteAbort", "the remedy", ANSWER_S)
+        wait_until_equal(lambda: app.state("held-up"), "CompleteAbort", "the state of held-up", ANSWER_S)
         wait_for(lambda: app.findings(Kind.OVERDUE, status=Status.RESOLVED), "the end of the finding")

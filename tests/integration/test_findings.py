@@ -41,7 +41,7 @@ def time_out_together(bootstrap: str, name: str) -> list[str]:
     wait_until_equal(
         lambda: {describe_transaction(bootstrap, name).state for name in names},
         {"CompleteAbort"},
-        f"the states of the ids of {name}",
+        f"the states of the ids that begin with {name}",
     )
     del left_open
     return names
@@ -56,7 +56,9 @@ def found(app: Ingest, kind: str) -> Any:
 
 
 def wait_for_finding(app: Ingest, kind: str, is_so: Callable[[Any], bool] = lambda _: True) -> Any:
-    return wait_until(lambda: found(app, kind), lambda row: row is not None and is_so(row), f"{kind}; {app.log}")
+    return wait_until(
+        lambda: found(app, kind), lambda row: row is not None and is_so(row), f"the expected {kind}; {app.log}"
+    )
 
 
 @on("3.9.2")
@@ -84,7 +86,8 @@ def test_every_trouble_has_a_finding_and_nothing_else_has(
             assert (conflict.transactional_id, conflict.severity) == (b"fought-over", "warning")
 
             def restart() -> Any:
-                """Starts an application that abandons its previous id."""
+                """Runs a transaction under a new random id, as an application does that takes a new id at each start.
+                Returns the finding of this churn, or None."""
                 transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
                 time.sleep(MIN_STARTS * START_MS / 1_000 / RANDOM_IDS)
                 return found(app, Kind.CHURN)

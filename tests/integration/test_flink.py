@@ -1,4 +1,4 @@
-"""Tests that an Apache Flink job with exactly-once sinks of both naming strategies gets no wrong finding.
+"""Tests that an Apache Flink job gets no wrong finding. The job has exactly-once sinks of both naming strategies.
 
 The job goes through an exception, kills, a recovery that commits the transactions of a checkpoint, a recovery that
 comes too late, and a savepoint.
@@ -40,8 +40,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns("file"
 TOPIC: Final = "readings"
 LONG_MS: Final = 600_000
 AWAY_MS: Final = 10_000
-"""Transaction timeout (ms) that ends while the job is down. On a machine at half speed, a checkpoint still takes less
-time."""
+"""Transaction timeout (ms) that is short enough to end while the job is down. On a machine at half speed, a checkpoint
+still takes less time than this."""
 
 ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_RUNNING})
 """The kinds of findings that can occur, besides CHURN. The recovery that comes too late leads to timeouts. On a slow
@@ -49,15 +49,15 @@ machine, a transaction may be open for so long that it is reported."""
 
 STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}
 TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in STRATEGIES}
-"""The true applications, by prefix of the ids."""
+"""A mapping from prefix of ids to their true application."""
 
 
 class Seen(NamedTuple):
     """The results after the whole run.
 
-    - `makers`: the maker of each id whose transaction was open after a `halt` of the job.
-    - `named_early`: the comparison of applications after each `halt`.
-    - `named`: the comparison at the end.
+    - `makers`: the recognised applications of the ids whose transactions were open after a `halt` of the job.
+    - `named_early`: the result of `compare` after each `halt`.
+    - `named`: the result of `compare` at the end.
     """
 
     findings: list[Any]

@@ -32,7 +32,7 @@ def test_a_full_store_takes_the_batches_once_there_is_space_again(make_broker: M
             for _ in range(5):
                 transact(producer, "full", commit=False)
             before = tries(app)
-            wait_for(lambda: tries(app) > before + 1, "another try")
+            wait_for(lambda: tries(app) > before + 1, "another try to store the batch")
             assert stored_progress(app) == stands
             assert app.counts() == {"full": (1, 0)}
         app.wait_for_counts({"full": (1, 5)})
@@ -43,8 +43,8 @@ def test_a_full_store_takes_the_batches_once_there_is_space_again(make_broker: M
 
 @contextmanager
 def no_room(app: Ingest, size: int) -> Iterator[None]:
-    """Limits the size of each file that the driver writes to `size` bytes. A file that already has this size cannot
-    grow, as on a full disk.
+    """Sets a maximum size of `size` bytes for each file that the driver writes. A file that already has this size
+    cannot grow, as on a full disk.
 
     The limit needs no privilege. It affects neither the JVM, which is another process than the driver, nor the driver's
     log, which is far shorter.
@@ -61,6 +61,6 @@ def tries(app: Ingest) -> int:
 
 
 def stored_progress(app: Ingest) -> tuple[dict[int, int], list[int]]:
-    """Returns the stored positions, and the time of the source's last success. Neither may change while the disk is
-    full."""
+    """Returns the stored positions, and the time at which the transaction log was last read successfully. Neither may
+    change while the disk is full."""
     return app.positions(), [row.as_of_ms for row in app.log_status()]

@@ -133,7 +133,7 @@ def test_members_without_an_offset_are_likely_blocked(broker_431: Broker, tmp_pa
             waiting.poll(0.05)
             return one.after(5)
 
-        first = wait_for(seen, "the members of the stalled partition")
+        first = wait_for(seen, "the group on the stalled partition")
         (found,) = first.values()
         assert (found.key, found.relation, found.offset.committed_offset) == (
             (group, topic, 0),

@@ -1,8 +1,8 @@
 """Tests that kill and freeze each kind of process of `txnscope watch` under load. Every process continues or is
 replaced, and counts stay exact.
 
-`make soak` measures how fast the processes recover (docs/killed-and-frozen.md), and also covers pairs, an idle
-application and the first read.
+`make soak` measures how fast the processes recover (docs/killed-and-frozen.md), and also harms pairs of processes, an
+idle application, and an application during its first read.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def test_counts_stay_exact_when_every_kind_of_process_is_killed(broker_431: Brok
 def test_counts_stay_exact_when_every_kind_of_process_is_frozen(
     broker_392: Broker, broker_431: Broker, tmp_path: Path
 ) -> None:
-    """A freeze is noticed after about half a minute; a freeze of the daemon or the fork server is not noticed while
-    nothing has to be forked. On a busy machine this takes minutes, because time counts only in part while other
-    processes of the application wait for a processor. To save time, two processes are frozen together if different
-    processes notice their freezes."""
+    """A freeze is noticed after about half a minute. On a busy machine it is noticed after minutes, because time counts
+    only in part while other processes of the application wait for a processor. A freeze of the daemon or the fork
+    server is not noticed while nothing has to be forked. To save time, two processes are frozen together if different
+    processes notice the two freezes."""
     create_topic(broker_392.bootstrap, "frozen")
     with restarted(Watch(broker_392.bootstrap, tmp_path)) as app:
         app.wait_until_counting()

@@ -16,11 +16,12 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 CASES = 30
 """Number of hanging transactions. The benchmark makes 100, and measures times."""
 KNOWN = 60
-"""Minimum percentage of findings that have a decision when they are confirmed, on a slow machine. The benchmark wants
-more. The other findings get their decision later."""
+"""Minimum percentage of hanging transactions whose finding has a right decision when it is confirmed, on a slow
+machine. The benchmark wants more."""
 SHARE = 0.5
-"""Minimum share of the time for which a partition whose leader is up is judged, on a slow machine. Half of the time,
-one of the brokers has a fault. The long run (`make soak`) requires a larger share."""
+"""Minimum share of partition-seconds in which partitions are judged, on a slow machine. Partitions whose leader is down
+are not counted. Half of the time, one of the brokers has a fault. The long run (`make soak`) requires a larger
+share."""
 
 
 def test_all_late_writes_are_found_and_nothing_else() -> None:

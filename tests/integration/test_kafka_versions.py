@@ -41,12 +41,12 @@ APIS: Final = {
     "StreamsGroupDescribe": 89,
     "DescribeShareGroupOffsets": 90,
 }
-"""API keys of the requests whose support by a broker decides what txnscope can do."""
+"""API keys of requests. What txnscope can do depends on which of these requests the broker supports."""
 FEATURES: Final = ("metadata.version", "transaction.version", "group.version", "share.version", "streams.version")
 NODE: Final = 1
 JOINS_WITHIN_S: Final = 30.0
 NEW_GROUPS: Final = {"consumer": "group.version", "share": "share.version", "streams": "streams.version"}
-"""The feature that each kind of group needs (KIP-848, KIP-932, KIP-1071)."""
+"""A mapping from kind of group to the feature that it needs (KIP-848, KIP-932, KIP-1071)."""
 
 
 @on("4.3.1")
@@ -126,7 +126,9 @@ def _joins(bootstrap: str, reported: Versions) -> bool:
     one = Consumer(config)
     try:
         one.subscribe(["tried"])
-        wait_until(lambda: (one.poll(0.1), one.assignment())[1], bool, "a partition", JOINS_WITHIN_S)
+        wait_until(
+            lambda: (one.poll(0.1), one.assignment())[1], bool, "a partition assigned to the member", JOINS_WITHIN_S
+        )
     finally:
         one.close()
     return True

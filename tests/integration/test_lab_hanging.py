@@ -2,7 +2,7 @@
 the right owner, entry and remediation.
 
 By default, these tests run on 4.3.1 and those of test_lab_stories on 3.9.2. If TXNSCOPE_TEST_VERSIONS is set, each test
-runs on all of its versions that have what the test needs.
+runs on all versions listed there that have what the test needs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_records_of_a_producer_id_that_nobody_ever_had(here: HangLab) -> None:
 
 @on_those(WITH_TV2, "4.3.1")
 def test_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) -> None:
-    """An ABORT would destroy the records of the committed transaction."""
+    """An ABORT would destroy the records of the committed transaction, so the finding advises no command."""
     here.create_topic("c3-unlisted", 2)
     hang = committed_without_listing(here.connection, "c3-unlisted-1", "c3-unlisted")
     row = here.wait_for_finding(
@@ -114,8 +114,8 @@ def test_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) 
 @on("4.3.1")
 @pytest.mark.parametrize(("name", "epoch"), [("d3-epoch", 3), ("d3-older", 0)])
 def test_records_of_another_cluster_with_a_producer_id_of_this_one(here: HangLab, name: str, epoch: int) -> None:
-    """Two clusters may use the same producer id. So the transactional.id that has the producer id in this cluster need
-    not be the owner. The finding names no transactional.id, and advises no marker."""
+    """Two clusters may use the same producer id. So the records need not belong to the transactional.id that has the
+    producer id in this cluster. The finding names no transactional.id, and advises no marker."""
     here.create_topic(name)
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
     row = here.wait_for_finding(
@@ -216,8 +216,8 @@ def test_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
 
 @on("4.3.1")
 def test_a_hanging_transaction_outlives_its_records(here: HangLab) -> None:
-    """Retention removed the first records of the transaction. The LSO then depends on the version of Kafka, but the
-    finding does not."""
+    """The first records of the transaction are deleted. The LSO then depends on the version of Kafka, but the finding
+    does not."""
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
     here.wait_until_confirmed(hang)

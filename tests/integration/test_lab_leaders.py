@@ -37,8 +37,8 @@ from tests.matrix.recorder import SEEN
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 BACK_SOON = PROPERTIES | {"broker.session.timeout.ms": "3000"}
-"""Settings with a short session of brokers, so that a stopped broker can start again soon. On 4.3, a broker can start
-only after its former session has expired."""
+"""Settings with a short session timeout of brokers, so that a stopped broker can start again soon. On 4.3, a broker can
+start only after its former session has expired."""
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_a_committed_transaction_loses_a_participant(
 def test_committed_records_share_the_fate_of_the_next_transaction(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
-    """The client continues at once. Its next transaction adopts the committed records, so nothing hangs. After that,
-    txnscope starts on an empty store."""
+    """The coordinator skips a COMMIT marker. The client's next transaction adopts the committed records that lack this
+    marker, so nothing hangs. After that, txnscope starts on an empty store."""
     brokers, here = cluster(version, BACK_SOON)
     here.app.stop()
     with stopped_leader(brokers, "k3-next") as torn:
@@ -133,10 +133,11 @@ STORIES = {
     "k2-next-aborted": (commits_and_aborts_the_next, "commit"),
     "k2-goes-on": (commits_and_goes_on_elsewhere, "commit"),
 }
-"""The actions of clients during one outage, and the decision on the records that hang afterwards."""
+"""A mapping from id to (what its client does during the outage, the right decision on the records that hang
+afterwards)."""
 NEEDS_SAMPLES = "k2-next-aborted"
-"""The case that needs samples. Both transactions list the partition under one epoch. Only samples taken between the
-transactions prove which of them wrote the records."""
+"""The id whose decision needs samples. Two of its transactions list the partition under one epoch. Only samples taken
+between these transactions prove which of them wrote the records."""
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")

@@ -1,5 +1,5 @@
-"""Tests of transactions, hanging ones and ordinary ones, that block a partition. The tests end when nothing blocks the
-partition any more."""
+"""Tests of transactions that block a partition, until they no longer block it. Some of the transactions hang, and the
+others do not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.lab.readers import waiting_reader
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 ADOPTED_AFTER_S = 6.0
-"""A second more than the time after which a transaction can adopt older records (`open_entries.ADOPTED_AFTER_MS`)."""
+"""Time (s) from the confirmation of the hanging records to the transaction that adopts them: a second more than
+`open_entries.ADOPTED_AFTER_MS`."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def test_a_long_legal_transaction_with_a_group_behind_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_the_id_of_a_hanging_transaction_expires(here: HangLab) -> None:
-    """The finding still names the id, although no producer can use the producer id of the id any more."""
+    """The finding still names the expired id, although the coordinator has forgotten the id."""
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
     wait_until_equal(lambda: here.app.state("d2-gone"), "Expired", f"the state of d2-gone ({here.app.log})")
@@ -92,8 +93,8 @@ def test_the_id_of_a_hanging_transaction_expires(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_stale_records_are_adopted_by_a_later_transaction(here: HangLab) -> None:
-    """The COMMIT of the later transaction will commit the stale records, too. So they no longer hang. A finding reports
-    the adoption."""
+    """The COMMIT of the later transaction will also commit the stale records, so these no longer hang. A finding
+    reports the adoption."""
     here.create_topic("adopted")
     producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)

@@ -34,8 +34,8 @@ from tests.integration.producers import (
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 ASKED_AGAIN_S = 15.0
-"""Time limit within which a client has to retry a broker that was down. Our clients retry after a second. The default
-of their library is half a minute."""
+"""Time limit (s) within which a client has to send a request again to a broker that was down. Our clients do so after a
+second. By default, their library does so after half a minute."""
 OTHER_LEADER = {1: 2, 2: 3, 3: 1}
 
 
@@ -104,13 +104,14 @@ def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
     both = wait_until(
         lambda: (stored_leaders(app), leaders(bootstrap)),
         lambda both: both[0] == both[1],
-        f"the leaders in the store as the cluster has them; {app.log}",
+        f"the store to have the current leaders of the cluster; {app.log}",
     )
     return both[0]
 
 
 def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
-    """Makes each broker in `chosen` (node by partition) the leader of its partition of the transaction log."""
+    """Makes the chosen brokers the leaders of partitions of the transaction log. `chosen`: a mapping from partition to
+    node."""
     order = {p: [node, *sorted({1, 2, 3} - {node})] for p, node in chosen.items()}
 
     def elected() -> dict[int, int]:
@@ -119,7 +120,7 @@ def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
             elect(client, {TOPIC: order})
         return {p: leader.node for p, leader in leaders(bootstrap).items()}
 
-    wait_until_equal(elected, chosen, "the leaders")
+    wait_until_equal(elected, chosen, "the leaders of the transaction log")
 
 
 def test_partitions_that_are_added_are_read_from_their_start_and_counted(

@@ -33,7 +33,7 @@ STANDS_BY = "another instance writes this cluster: standing by"
 
 
 class Pair:
-    """The applications on the hosts `ahead` and `right`, over one store."""
+    """The applications on the hosts `ahead` and `right`, which use one store."""
 
     def __init__(self, bootstrap: str, url: str, folder: Path) -> None:
         self.ahead, self.right = (
@@ -94,7 +94,7 @@ def test_a_killed_frozen_or_stuck_holder_is_replaced_and_writes_no_more(
                 ahead.host.set_clock(ahead_s)
                 before = apps.renewed_at_ms()
                 for _ in range(2):
-                    wait_for(lambda: apps.renewed_at_ms() != before, "a renewal")  # noqa: B023
+                    wait_for(lambda: apps.renewed_at_ms() != before, "a renewal of the lease")  # noqa: B023
                     before = apps.renewed_at_ms()
             assert apps.lease() == ("ahead", 1)
 

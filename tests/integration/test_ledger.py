@@ -79,7 +79,7 @@ def dumped(broker: Broker, directory: Path, partition: int, from_offset: int) ->
 
 
 def volume_of(batches: list[DumpedBatch]) -> dict[int, list[int]]:
-    """Returns, for each minute, the numbers of records, bytes, transactional records, commits and aborts."""
+    """Returns a mapping from minute to its numbers of records, bytes, transactional records, commits and aborts."""
     minutes: dict[int, list[int]] = defaultdict(lambda: [0] * 5)
     for words, records in batches:
         sums = minutes[int(words["CreateTime"]) // MINUTE_MS * MINUTE_MS]

@@ -58,7 +58,7 @@ def wait_for_hang(app: Ingest) -> Any:
 
 
 def assert_left_behind(app: Ingest) -> None:
-    """Asserts the facts that must hold in whatever order the log is read."""
+    """Asserts what must hold after the log has been expanded, in whatever order the log is read."""
     places = {row.transactional_id: (row.partition, row.producer_id) for row in app.rows(ids)}
     assert {name: partition for name, (partition, _) in places.items()} == {
         b"exp-a": 0,
@@ -120,7 +120,7 @@ def test_transactions_left_behind_hang_and_no_coordinator_is_blamed(
     wait_until_equal(
         lambda: app.state("pay-1"),
         "CompleteAbort",
-        "the state of pay-1, whose partition did not change and which times out",
+        "the state of pay-1, which times out and whose log partition did not change",
     )
     assert_left_behind(app)
     fresh = everything.enter_context(running(Ingest(broker.bootstrap, first, name="first")))

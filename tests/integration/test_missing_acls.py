@@ -67,7 +67,7 @@ def partition(lab: HangLab, topic: str) -> Any:
 
 
 def grants(lab: HangLab) -> list[str]:
-    """Returns the missing permissions in the REST answer about the cluster."""
+    """Returns the permissions that are missing, according to the REST answer about the cluster."""
     return [one["grant"] for one in lab.get("")["unknown"] if one["grant"]]
 
 

@@ -170,7 +170,9 @@ def test_open_transactions_reveal_ids_that_list_transactions_hides(version: str,
         assert source["error"].startswith(f"{NO_LOG}, although transactions are open")
         assert source["stalled_since"] is None
         blocker = wait_until(
-            lambda: lab.partition("open")["blocker"], lambda one: NO_LOG in one["why"], f"why; {lab.app.log}"
+            lambda: lab.partition("open")["blocker"],
+            lambda one: NO_LOG in one["why"],
+            f"the reason why the blocker is unknown; {lab.app.log}",
         )
         assert blocker["relation"] == "unknown"
         keeper.end(commit=True)
@@ -187,7 +189,7 @@ def test_open_transactions_reveal_ids_that_list_transactions_hides(version: str,
 
 
 def first_lines(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
-    """Runs doctor. Returns its exit code, its first lines by label, and its whole output."""
+    """Runs doctor. Returns its exit code, the first lines of its output keyed by label, and its whole output."""
     code = main(["doctor", *more])
     output = capsys.readouterr()
     assert output.err == ""

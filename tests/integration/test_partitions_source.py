@@ -28,7 +28,7 @@ def watched(app: Ingest, topic: str, partitions: int) -> list[Any]:
         found = of(app, data_partitions, topic)
         return found if len(found) == partitions else []
 
-    return wait_for(rows, f"{topic}; {app.log}")
+    return wait_for(rows, f"all partitions of {topic} in the store; {app.log}")
 
 
 @on_broker("3.9.2")
@@ -71,7 +71,7 @@ def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_
         wait_until(
             lambda: of(app, data_partitions, "open-one"),
             lambda rows: all(row.is_gone for row in rows),
-            f"all partitions to be gone; {app.log}",
+            f"all partitions of the deleted topic to be gone; {app.log}",
         )
         assert not of(app, data_partitions, "copied-one")
         (seen,) = app.rows(partition_watch)

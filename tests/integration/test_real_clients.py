@@ -55,19 +55,19 @@ TRUTH = {
     "librdkafka": {BILLING: UNASSIGNED},
     "librdkafka, by a rule": {CHURN: Assigned("Reports")},
 }
-"""The true applications of ids, by client and prefix of the ids."""
+"""The true applications of ids, keyed by client and by prefix of the ids."""
 
 
 class Ends(NamedTuple):
-    """The numbers of commits, and of aborts by cause, of one id."""
+    """The number of commits of one id, and its numbers of aborts, keyed by cause."""
 
     commits: int
     aborts: dict[str, int]
 
 
 class Seen(NamedTuple):
-    """The results after the whole scenario: `counted`, `timeline` and `history` by id, `named` by client. `history` has
-    the records as Kafka prints them. `timeline` has the newest items first."""
+    """The results after the whole scenario. `counted`, `timeline` and `history` are keyed by id, `named` by client.
+    `history` has the records as Kafka prints them. `timeline` has the newest items first."""
 
     scenario: Scenario
     findings: list[Any]
@@ -77,9 +77,9 @@ class Seen(NamedTuple):
     named: dict[str, Named]
 
     def ran_out(self) -> Counter[str]:
-        """Returns, by id, the number of transactions that were aborted after their timeout. The coordinator aborts most
-        of them. A restarting application aborts a few in the seconds before the coordinator's scan. The log does not
-        show who aborted a transaction."""
+        """Returns a mapping from id to the number of its transactions that were aborted after their timeout. The
+        coordinator aborts most of them. A restarting application aborts a few in the seconds before the coordinator's
+        scan. The log does not show who aborted a transaction."""
         return Counter(name for name, records in self.history.items() for record in records if record.ran_out)
 
     def reported(self) -> list[tuple[str, str, int, str]]:
@@ -146,7 +146,7 @@ def test_timeouts_and_churn_are_the_only_findings(seen: Seen) -> None:
 def test_each_id_has_the_application_that_its_client_is_configured_with(
     seen: Seen, client: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """Names that no framework made have no application, unless a rule names one."""
+    """If no framework made the name of an id, the id has no application, unless a rule gives it one."""
     seen.needs(client)
     named = seen.named[client]
     record_property(NAMED, named.figures)
@@ -195,8 +195,8 @@ def test_timeouts_equal_the_log_and_cover_the_coordinators_lines(seen: Seen) -> 
 
 def test_kafka_streams_ends_transactions_by_fence_or_abort_after_a_kill(seen: Seen) -> None:
     """After a kill, one thread of Kafka Streams leaves its transaction to fencing, and the others abort theirs. If a
-    thread aborts and starts again under its id, its records are the same as after a fence. So the test only checks
-    bounds of the number of fences."""
+    thread aborts and starts again under its id, the records in the log are the same as after a fence. So the test only
+    checks a lower and an upper bound of the number of fences."""
     seen.needs(STREAMS)
     killed_ms = seen.scenario.killed_ms
     causes_seen: Counter[str] = Counter()

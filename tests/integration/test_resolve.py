@@ -28,13 +28,14 @@ from tests.lab.lost_leaders import LOST, PROPERTIES, still_hangs, stopped_leader
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 GUARDLESS_CLUSTER = PROPERTIES | UNGUARDED | {"broker.session.timeout.ms": "3000"}
-"""Settings with a short session of brokers, so that a stopped broker can start again soon. On 4.3, a broker can start
-only after its former session has expired."""
+"""Settings without the guard against hanging transactions, and with a short session timeout of brokers, so that a
+stopped broker can start again soon. On 4.3, a broker can start only after its former session has expired."""
 
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ResolveClients]]:
-    """Yields a function that starts the lab of a version, and the operator's clients for this lab."""
+    """Yields a function that returns an operator's clients for the lab of a Kafka version. The first call for a version
+    starts the lab."""
     directory = tmp_path_factory.mktemp("resolving")
     with ExitStack() as everything:
         lab = everything.enter_context(hang_labs(directory))
@@ -162,7 +163,7 @@ def test_no_marker_is_written_for_a_transaction_that_will_end(here: ResolveClien
 
 @on("3.9.2")
 def test_no_marker_is_written_while_the_log_is_not_read_to_its_end(here: ResolveClients) -> None:
-    """The unread part of the log may end the transaction."""
+    """The unread part of the log may contain the end of the transaction."""
     lab = here.lab
     lab.create_topic("r-behind")
     hang = late_write(old_producer(lab.connection, "r-behind-1"), "r-behind", 0)
@@ -228,7 +229,7 @@ def test_a_committed_transaction_gets_its_skipped_commit_marker(tmp_path: Path, 
 
 @contextmanager
 def paused(leader: int) -> Iterator[None]:
-    """Freezes the application during the block: all processes of the process group `leader`."""
+    """Freezes the application during the block, which means all processes of the process group `leader`."""
     os.killpg(leader, signal.SIGSTOP)
     try:
         yield

@@ -142,7 +142,7 @@ def test_watch_continues_while_the_brokers_of_one_cluster_are_away(make_broker: 
 
 
 def test_a_second_name_for_a_cluster_is_refused_in_one_line(broker_431: Broker, tmp_path: Path) -> None:
-    """The cluster has not been read under its first name for a long time."""
+    """The cluster got its first name long ago, and has not been read since."""
     app = Ingest(broker_431.bootstrap, tmp_path, name="second")
     engine = migrated(open_engine(app.url))
     clusters.bind(engine, "first", CLUSTER_ID, NOW_MS)

@@ -32,7 +32,7 @@ def test_counts_stay_exact_when_an_executor_and_a_worker_are_killed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Application and executors have only the jars of the job's image."""
+    """The application and the executors use only the jars of the job's image."""
     home = spark_of_the_image(tmp_path / "home")
     monkeypatch.setenv("SPARK_HOME", str(home))
     broker = make_broker(version)

@@ -1,5 +1,6 @@
 """Tests of a SQLite store that is locked, replaced, deleted or damaged while the application runs, with real brokers
-and real Spark. The application continues by itself, and counts every transaction once."""
+and real Spark. The application continues by itself, and counts every transaction once. If the store was deleted, it
+counts from zero."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class Supervised(Ingest):
         return file_of(self.url)
 
     def wait_for_text(self, text: str, after: int = 0) -> int:
-        """Waits until the log contains the text after its first `after` characters. Returns the position that follows
-        the text."""
+        """Waits until the log contains the text. Ignores the first `after` characters of the log. Returns the position
+        in the log after the text."""
         wait_for(lambda: text in self.log.read_text()[after:], f"{text!r} in {self.log}")
         return self.log.read_text().index(text, after) + len(text)
 

@@ -127,7 +127,8 @@ def cut_before(segment: Path, transactional_id: bytes) -> None:
 def test_a_cluster_without_transactions_is_healthy_and_its_log_is_never_created(
     version: str, make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    """The cluster has no topics, either. Its coverage is full, and reading must not create the transaction log."""
+    """The cluster has no topics at all. The application must report no error and no finding, and must not create the
+    transaction log."""
     broker = make_broker(version)
     with ingesting(broker.bootstrap, tmp_path) as app:
         sources = wait_until(

@@ -1,4 +1,4 @@
-"""Tests of torn transactions on real brokers: a transaction whose outcome on one partition differs from the
+"""Tests of torn transactions on real brokers. A transaction is torn if its outcome on one partition differs from the
 coordinator's decision."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AnyProducer = OldProducer | RawProducer
 
 
 def audited(app: Ingest) -> dict[str, int]:
-    """Returns the number of transactions audited so far, by result."""
+    """Returns the numbers of transactions audited so far, keyed by result."""
     app.is_running()
     return {row.label: row.value for row in app.rows(counters) if row.name == AUDITED}
 
@@ -89,7 +89,9 @@ def test_only_a_transaction_with_a_manual_marker_is_torn(
         producer.produce(a, 0, [b"3", b"4"])
         producer.end(commit=True)
         assert wait_until_audited(app, 21) == {"whole": 20, "torn": 1}
-        (torn,) = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 1, "the finding")
+        (torn,) = wait_until(
+            lambda: app.findings(Kind.TORN), lambda found: len(found) == 1, "one finding about a torn transaction"
+        )
         assert (torn.status, torn.severity) == (Status.CONFIRMED, Severity.CRITICAL)
         assert (torn.topic, torn.partition, torn.transactional_id) == (a, 0, name.encode())
         assert finding_of(torn).summary == (
@@ -109,8 +111,8 @@ def tailed(app: Ingest) -> dict[str, str]:
 
 
 def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
-    """Waits until txnscope has seen the deletion of `topics`, and of the former topic `again`. Then waits until
-    txnscope has read the transaction log to its end."""
+    """Waits until txnscope has seen that `topics` are deleted, and that `again` is now another topic with the same
+    name. Then waits until txnscope has read the transaction log to its end."""
 
     def are_seen() -> bool:
         now = tailed(app)
@@ -135,7 +137,7 @@ def test_a_topic_deleted_inside_a_committed_transaction_tears_it(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
     """Five topics are deleted, and one of them is created again. A transaction is torn only if it had written to one of
-    these topics, and was committed after the deletion."""
+    the five topics, and was committed after the deletion."""
     broker = brokers(version)
     stays, gone, again, aborted, ended, listed = topics = [
         f"goes-{protocol}-{part}" for part in ("stays", "gone", "again", "aborted", "ended", "listed")
@@ -167,7 +169,9 @@ def test_a_topic_deleted_inside_a_committed_transaction_tears_it(
             of[topic].end(commit=topic != aborted)
         results = wait_until_audited(app, 5)
         assert results["torn"] == 2
-        found = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 2, "the findings")
+        found = wait_until(
+            lambda: app.findings(Kind.TORN), lambda found: len(found) == 2, "two findings about torn transactions"
+        )
         assert {finding_of(one).summary for one in found} == {
             f"a transaction of id-{topic} was committed, and its records on {topic}-0 are gone: the topic was deleted"
             f" during the transaction; committed on {stays}-0"

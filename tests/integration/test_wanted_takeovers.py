@@ -48,7 +48,7 @@ TRUTH: Final = {
     },
     Framework.SPRING: dict.fromkeys(RELAYS, Assigned("tx.g", Framework.SPRING)),
 }
-"""The true applications, by framework and id."""
+"""The true applications of ids, keyed by framework and by id."""
 REBALANCES: Final = 3
 """Number of times that a second instance starts and stops."""
 
@@ -81,7 +81,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             relay(broker, app, spring, directory)
             connecting.result()
         wait_until_equal(
-            lambda: "Ongoing" in listed_ids(broker.bootstrap).values(), False, "whether a transaction is open"
+            lambda: "Ongoing" in listed_ids(broker.bootstrap).values(),
+            False,
+            "the answer to whether a transaction is open",
         )
         app.wait_until_read()
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
@@ -148,7 +150,8 @@ def test_each_id_has_the_application_that_its_framework_is_configured_with(
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
-    """If a worker waits too long for the others, Connect begins the round again, and fences the tasks again."""
+    """If a worker waits too long for the others, Connect begins the round again, and fences the tasks again. So there
+    may be more fences than rounds."""
     fences = {
         name: sum(
             printed.state == states.EMPTY and printed.timeout_ms == FENCED_WITH_MS for printed in seen.history[name]
