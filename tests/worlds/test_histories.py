@@ -26,8 +26,9 @@ ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524, 1000118, 1000757, 3001765)
 """Seeds of histories with a marker that was right at first, but was still advised after the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994, 3000060)
 """Seeds of histories in which an earlier version of the judge confirmed an entry as hanging, and the entry then ended
-by itself. The causes: the high watermark of a new leader of the transaction log may still be below acknowledged
-records; and a transaction whose id was left behind began during the confirmation."""
+by itself. There were two causes. The high watermark of a new leader of the transaction log was still below acknowledged
+records. Or a transaction began during the confirmation, and its id hashed to another log partition than the one that
+has its records."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:
