@@ -26,7 +26,7 @@ from tests.helpers.builders.transaction_log import (
 )
 
 FETCH = 8 << 20
-"""Maximum bytes that the source requests from a broker in one Fetch."""
+"""Maximum number of bytes that the source requests from a broker in one Fetch."""
 
 Ints = npt.NDArray[np.int64]
 
