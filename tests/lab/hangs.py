@@ -68,8 +68,8 @@ def add_offsets(producer: OldProducer, group: str) -> None:
 
 
 def commit_offsets(producer: OldProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commits `offsets`, by (topic, partition), without being a member of the group. Raises Refused if a broker refuses
-    the request."""
+    """Commits `offsets` (keyed by topic and partition) without being a member of the group. Raises Refused if a broker
+    refuses the request."""
     in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     at = in_topic.TxnOffsetCommitRequestPartition
     fixed = {"committed_leader_epoch": -1, "committed_metadata": ""}
