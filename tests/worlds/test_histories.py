@@ -18,7 +18,7 @@ HISTORIES = 4_000
 JUDGED_HISTORIES = 25
 
 EVERY = 211
-"""The suite plays one small world out of this number. `make worlds` plays all."""
+"""The tests play one of every EVERY small worlds. `make worlds` plays all."""
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695, 1128014, 9013344, 9186718)
 """Seeds of histories that once led to a wrong marker, with the model of that time."""

@@ -1,5 +1,5 @@
-"""Tests sequences of steps on the model. A simple rule, such as the last decision of the id, would lead to the wrong
-marker in some of them."""
+"""Tests sequences of steps on the model. In some of them, a simple rule, such as to take the last decision of the id,
+would lead to the wrong marker."""
 
 from __future__ import annotations
 
