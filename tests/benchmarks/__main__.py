@@ -1,5 +1,5 @@
-"""Runs the benchmarks: `python -m tests.benchmarks [NAME …] [--records N] [--ids N] …`. Each benchmark prints a table;
-a table of all bars follows."""
+"""Runs the benchmarks: `python -m tests.benchmarks [NAME …] [--records N] [--ids N] …`. Each benchmark prints a table.
+At the end, a table shows all figures that have a bar (limit)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def main(argv: Sequence[str]) -> int:
         help="ids in the broker's log, and in the stores of the benchmark `reads` (default: 1000000)",
     )
     parser.add_argument(
-        "--probes", type=int, default=200, help="commits that `freshness` and `following` await (default: 200)"
+        "--probes",
+        type=int,
+        default=200,
+        help="number of commits whose delay `freshness` and `following` measure (default: 200)",
     )
     parser.add_argument(
         "--held-seconds", type=float, default=300, help="time for which `stalls` holds transactions open (default: 300)"

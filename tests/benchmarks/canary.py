@@ -1,5 +1,5 @@
-"""Measures the CPU that the canary takes on three brokers with a round every 10 s, and how long its transactions
-take."""
+"""Measures the CPU that the canary itself uses, with three brokers and a round every 10 s, and how long its
+transactions take."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Measures two things under a crowd of hostile and clumsy clients: how fast a service answers its users, and whether
 hanging transactions are found. Command: `python -m tests.benchmarks crowd`.
 
-The attacked service has brokers that accept connections and never answer. The application in the same benchmark has
-real brokers.
+The attacked service reads the store of an application that watches a real broker. The service itself is given the
+address of a server that accepts connections and never answers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Attacked(NamedTuple):
 
 
 def run(seconds: float = 600, share: float = 1.0) -> list[Figure]:
-    """Runs the benchmark for `seconds`. `share`: the part of the crowd to run; 1 is the whole crowd."""
+    """Runs the benchmark for `seconds`. `share`: the fraction of the crowd to run; 1 is the whole crowd."""
     with (
         TemporaryDirectory(prefix="txnscope-bench-") as directory,
         bench_broker(UNGUARDED) as broker,

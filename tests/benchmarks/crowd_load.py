@@ -1,5 +1,5 @@
 """A crowd of clients, most of them hostile or clumsy: `python -m tests.benchmarks.crowd_load PORT CLUSTER SHARE`. SHARE
-is the part of the crowd to run; 1 is the whole crowd.
+is the fraction of the crowd to run; 1 is the whole crowd.
 
 All clients work at the same time: connections that send nothing; connections that send one byte a second, and are
 opened again when the service closes them; people who load a page every 5 s; streams of events; and requests that need

@@ -26,7 +26,7 @@ from tests.helpers.builders.transaction_log import (
 )
 
 FETCH = 8 << 20
-"""Maximum bytes that the source requests from a broker in one Fetch."""
+"""Maximum number of bytes that the source requests from a broker in one Fetch."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,8 +64,8 @@ def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
 
 
 def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints, epoch: Ints) -> bytes:
-    """Returns the bytes of the batches. Copies a template for each (status, variant), and fills in the fields that
-    vary."""
+    """Returns the bytes of the batches. Each batch is a copy of the template for its (status, variant), in which the
+    fields that vary are filled in."""
     kind = status * len(TOPICS) + variant
     templates = {int(k): _template(*divmod(int(k), len(TOPICS))) for k in np.unique(kind)}
     size = np.array([len(templates.get(k, (b"",))[0]) for k in range(kind.max() + 1)])[kind]
@@ -97,11 +97,12 @@ def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints,
 _ID = b"payments-service-eu-west-0000000000"
 _PRODUCER_ID = bytes.fromhex("8877665544332211")
 _UPDATED = bytes.fromhex("1122334455667788")
-"""Values of three fields in a template, by which the positions of these fields are found."""
+"""Placeholder values of three fields in a template. The positions of these fields are found by a search for the
+values."""
 
 
 def _template(status: int, variant: int) -> tuple[bytes, int]:
-    """Returns a batch, and the position in the batch of the field with the time of the last update."""
+    """Returns a batch to copy, and the position in this batch of the time of the last update."""
     topics = {EMPTY: None, COMPLETE_COMMIT: ()}.get(status, TOPICS[variant])
     data = value(
         status=status,

@@ -1,5 +1,5 @@
-"""Measures the rate at which one core turns bytes of the transaction log into runs. Uses the decoder and the fold of
-the reader, without Kafka and Spark."""
+"""Measures the rate at which one core decodes bytes of the transaction log, and folds the records into runs
+(`facts.Run`). Uses the decoder and the fold of the reader, without Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Fetch = list[Chunk]
 
 
 def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[Figure]:
-    """Measures partitions that are as large as those of a log of 5 M records in 50 partitions. A task reads three of
-    these partitions, in batches like those of a first read.
+    """By default, each partition is as large as one of a log of 5 M records in 50 partitions. A task reads three
+    partitions, in Fetches like those of a first read.
 
     Each record is a batch of its own, as coordinators write it.
     """
@@ -61,8 +61,8 @@ def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[
 
 
 def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
-    """Returns the answers to the Fetches of the reader. Each answer covers as many partitions as fit into it, in
-    turn."""
+    """Returns the answers to the Fetches of the reader. The partitions take turns, piece by piece, and each answer has
+    as many pieces as fit."""
     pieces = [[Chunk(p, 0, 2**62, piece) for piece in cut(log, PARTITION_BYTES)] for p, log in enumerate(logs)]
     turns = [chunk for turn in zip_longest(*pieces) for chunk in turn if chunk is not None]
     at_once = FETCH_BYTES // PARTITION_BYTES if len(logs) > 1 else 1
@@ -70,8 +70,9 @@ def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
 
 
 def _decode_and_fold(task: Sequence[Fetch]) -> float:
-    """Decodes and folds the Fetch answers of a task, and returns the seconds that decoding took. As in source.reader,
-    merges all folded pieces into one as soon as the later pieces together have as many runs as the first."""
+    """Decodes and folds the Fetch answers of a task, and returns the seconds that decoding took. Like source.reader,
+    merges all folded pieces into one whenever the later pieces together have at least as many runs as the first
+    piece."""
     seconds = 0.0
     folded: list[Folded] = []
     scope = Scope(frozenset(chunk.partition for fetch in task for chunk in fetch))

@@ -84,17 +84,20 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
 
 
 def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
-    """Yields the share of findings that had a decision when they were confirmed, and the number of wrong decisions. The
-    decision COMMIT is wrong, because no late write was committed."""
+    """Yields the percentage of late writes whose finding had the decision NONE or ABORT when it was confirmed, and the
+    number of findings with the decision COMMIT. COMMIT is wrong, because no late write was committed."""
     decisions = Counter(finding["decision"] for finding in watch.findings.values())
     right, wrong = decisions["none"] + decisions["abort"], decisions["commit"]
-    yield Figure("decision known with the confirmation", 100 * right / cases, "%", DECIDED, at_least=True)
+    yield Figure(
+        "late writes confirmed with the decision none or abort", 100 * right / cases, "%", DECIDED, at_least=True
+    )
     yield Figure("decisions that would commit a late write", wrong, "", 0.5)
 
 
 def _stages(watch: _Watch, injected: list[Injected]) -> Iterator[Figure]:
-    """Yields the median time from the late write to four events: the first two samples of the partition, the opening
-    of the finding, and its confirmation. The times are those in the findings."""
+    """Yields the median time from the late write to four events: the entry is first seen open, the end of the
+    transaction log is requested, the finding is opened, and the finding is confirmed. The times are those in the
+    findings."""
     stages: dict[str, list[float]] = {"seen open": [], "end of the log requested": [], "opened": [], "confirmed": []}
     for one in injected:
         if (finding := watch.findings.get(one.partition)) is None:

@@ -43,7 +43,7 @@ def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
             spark.workers[0].kill()
             worker_pause = _longest(probe)
     figures = [
-        Figure("commit returns → REST shows it, p99 before", percentile(calm, 0.99), "s"),
+        Figure("commit returns → REST shows it, p99 before the kills", percentile(calm, 0.99), "s"),
         Figure(f"an executor is killed: the longest pause of {times}", max(pauses), "s", PAUSE_S),
         Figure("  the shortest", min(pauses), "s"),
         Figure("a worker is killed: the longest pause", worker_pause, "s", PAUSE_S),

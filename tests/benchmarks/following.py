@@ -70,8 +70,8 @@ def _measure(
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
-    """Yields, for each CompleteCommit, the seconds from its acknowledgement until the service's answer has counted the
-    commit."""
+    """Yields, for each CompleteCommit, the seconds from its acknowledgement until REST shows that the commit is
+    counted."""
     with closing(LogWriter(bootstrap)) as writer, closing(watched.rest()) as rest:
         for number in range(probes):
             turn, which = divmod(number, len(PROBES))

@@ -55,7 +55,7 @@ def _measure(
         Figure("commit returns → REST shows it, p99", percentile(latencies, 0.99), "s", P99_S),
         Figure("  the longest", max(latencies), "s"),
         Figure("CPU of the whole application, with load and requests", sum(loaded.values()), "cores", CORES_LOADED),
-        Figure("  loaded, and nobody asks", sum(alone.values()), "cores"),
+        Figure("  with load, without requests", sum(alone.values()), "cores"),
         Figure("CPU of the whole application, idle", sum(idle.values()), "cores", CORES_IDLE),
         Figure("memory of the whole application (PSS), peak", peak.mb, "MB", MEMORY_MB),
         Figure("  at the end of the load", sum(under_load.values()), "MB"),
@@ -68,7 +68,7 @@ def _measure(
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
-    """Yields, for each commit, the seconds from the commit's return until the service has counted the commit."""
+    """Yields, for each commit, the seconds from the return of the commit until REST shows that it is counted."""
     with closing(Probe(bootstrap, watched.rest())) as probe:
         for _ in range(probes):
             yield probe.commit()

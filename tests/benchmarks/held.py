@@ -30,7 +30,8 @@ TIMEOUT_S = 120
 
 
 class BatchCounter:
-    """Counts the batches of the topic HELD in Fetch responses. The threads of the proxy call the counter."""
+    """Counts the batches of the topic HELD in the Fetch responses that pass the proxies. The proxies call it from
+    several threads."""
 
     def __init__(self) -> None:
         self.reads: Counter[tuple[int, int, int]] = Counter()  # (partition, LSO, base offset of a batch)
@@ -82,10 +83,10 @@ def _measure(producers: Sequence[Producer], watched: Watched, counter: BatchCoun
     reads = dict(counter.reads)
     still = Counter((p, lso) for (p, lso, _), times in reads.items() for _ in range(times) if p >= GROWING)
     figures = [
-        Figure("batches read per (partition, LSO), at most", max(still.values()), "", 1),
+        Figure("reads of batches per partition and LSO, at most", max(still.values()), "", 1),
         Figure(f"  {GROWING} partitions grow: reads of the same batch, at most", max(reads.values()), "", 1),
-        Figure("Fetches of them all", counter.fetches, ""),
-        Figure("  answers for a partition without a batch", counter.empty, ""),
+        Figure("Fetch responses with any of the partitions", counter.fetches, ""),
+        Figure("  answers about one partition that have no batch", counter.empty, ""),
         Figure("CPU of the whole application meanwhile", sum(cores.values()), "cores"),
     ]
     show(f"{PARTITIONS:,} partitions held open by healthy transactions for {seconds:.0f} s", figures)

@@ -148,8 +148,8 @@ def _write_ids(engine: Engine, held: lease.Lease, log: list[list[Run]]) -> None:
 
 
 def _add_history(connection: Connection) -> None:
-    """Adds aborts of the last hours, and counts of commits by minute. Of _HISTORY_EVERY ids, about one gets both, and
-    another one gets only the counts of commits."""
+    """Adds aborts of the last hours, and counts of commits by minute. About one of every _HISTORY_EVERY ids gets both,
+    and about one more gets only the counts of commits."""
     t = transactional_ids.c
     for number in range(_ROWS_EACH):
         back_ms = t.last_update_ms - number * 3_600_000

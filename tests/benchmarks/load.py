@@ -1,5 +1,5 @@
 """Commits transactions at a steady rate, in a process of its own: `python -m tests.benchmarks.load BOOTSTRAP TOPIC RATE
-IDS`. Ends when its standard input ends. Then prints the number of commits and the seconds they took."""
+IDS`. When its standard input ends, it stops, and prints the number of commits and the seconds that they took."""
 
 from __future__ import annotations
 

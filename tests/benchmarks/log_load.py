@@ -2,8 +2,8 @@
 
 Runs as a process of its own, `python -m tests.benchmarks.log_load BOOTSTRAP RATE IDS`, until its standard input ends.
 Then prints how many records, commits and aborts were acknowledged, and in how many seconds. The log is written
-directly, because for 1,700 commits a second the clients need more than two cores, and the coordinators as many. Readers
-see the same log as if coordinators had written it.
+directly, because real clients would need more than two cores for 1,700 commits a second, and the coordinators would
+need as many again. Readers see the same log as if coordinators had written it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.helpers.builders.transaction_log import (
 
 PARTITIONS: Final = 50
 ABORTS_EVERY: Final = 50
-"""One out of this number of transactions is aborted."""
+"""One of every ABORTS_EVERY transactions is aborted."""
 
 _CLIENT: Final = b"__admin_client"  # brokers allow a client with this name to write to internal topics
 _PRODUCE, _VERSION = 0, 7

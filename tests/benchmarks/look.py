@@ -1,4 +1,5 @@
-"""Measures one sample of many partitions: a request to a real broker for the LSO and the high watermark of each."""
+"""Measures one sample of many partitions: a request to a real broker for the LSO and the high watermark of every
+partition."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class BenchmarkBroker(Broker):
         """Measures the time and the CPU of Kafka's console consumer from its start until it has formatted the first
         `records` records.
 
-        Uses the Java options of Kafka's own start scripts. The options that `tool` uses are for short runs.
+        Uses the Java options of Kafka's own start scripts, because the options in `tool` are meant for short runs.
         """
         java, *_ = super()._java()
         began, cpu_before = time.monotonic(), _children_cpu_s()
@@ -119,7 +119,7 @@ def _write_log(data: Path, records: int, ids: int) -> int:
 def _write_partition(partition: int, records: int, ids: int, directory: str) -> int:
     log = make_log(records, ids, first_id=partition * ids)
     if len(log) > SEGMENT_BYTES:
-        raise ValueError(f"{records} records a partition do not fit into one segment: ask for fewer --records")
+        raise ValueError(f"{records} records per partition do not fit into one segment; use a smaller --records")
     for file in Path(directory).iterdir():
         if file.name != "partition.metadata":
             file.unlink()
@@ -128,13 +128,13 @@ def _write_partition(partition: int, records: int, ids: int, directory: str) -> 
 
 
 def _wait_until_loaded(broker: BenchmarkBroker) -> int:
-    """Waits until the coordinator has loaded its log, and returns the number of records. Loading would disturb the
-    measurement."""
+    """Waits until the coordinator has loaded the transaction log, because loading would disturb the measurement.
+    Returns the number of records in the log."""
     log = broker.directory / "broker.log"
 
     def loaded() -> bool:
         _, _, this_run = log.read_text(errors="replace").rpartition("is now STARTING")
         return this_run.count("Finished loading") >= PARTITIONS
 
-    wait_for(loaded, f"the coordinators to have read their log; {log}")
+    wait_for(loaded, f"the coordinator to load the transaction log; {log}")
     return sum(log_ends(broker.bootstrap).values())

@@ -35,15 +35,15 @@ class ProcessTree:
         return os.environ | {MARK: self._mark}
 
     def cpu_s(self) -> dict[str, float]:
-        """Returns the seconds of CPU so far, by kind of process."""
+        """Returns a mapping from kind of process to the seconds of CPU so far."""
         spent: dict[str, float] = defaultdict(float)
         for process in self.processes():
             spent[_kind(process.pid)] += _cpu_s(process.pid)
         return dict(spent)
 
     def pss_mb(self) -> dict[str, float]:
-        """Returns the proportional set size in MB of 10^6 bytes, by kind of process. Shared pages are divided among the
-        processes that share them."""
+        """Returns a mapping from kind of process to the proportional set size in MB (10^6 bytes): shared pages are
+        divided among the processes that share them."""
         sizes: dict[str, float] = defaultdict(float)
         for process in self.processes():
             sizes[_kind(process.pid)] += _pss_kb(process.pid) * 1024 / 1e6
@@ -59,8 +59,8 @@ class ProcessTree:
 
 
 class PeakMemory:
-    """Measures the largest `pss_mb` while the block runs: `with PeakMemory(tree) as peak: …; peak.mb`. At the end of
-    the block, raises ValueError if the driver or its JVM was missing."""
+    """Measures the largest total of `pss_mb` while the block runs: `with PeakMemory(tree) as peak: …; peak.mb`. At the
+    end of the block, raises ValueError if the driver or its JVM was missing."""
 
     def __init__(self, tree: ProcessTree, every_s: float = 0.5) -> None:
         self.mb = 0.0
@@ -94,15 +94,16 @@ class CpuMeter:
         self._before, self._began = tree.cpu_s(), time.monotonic()
 
     def cores(self) -> dict[str, float]:
-        """Returns the number of cores used, by kind of process. Raises ValueError if the driver or its JVM is
-        missing."""
+        """Returns a mapping from kind of process to the number of cores used. Raises ValueError if the driver or its
+        JVM is missing."""
         seconds, now = time.monotonic() - self._began, self._tree.cpu_s()
         _check_whole(now)
         return {kind: (spent - self._before.get(kind, 0.0)) / seconds for kind, spent in now.items()}
 
 
 def cores_at_rest(tree: ProcessTree, settle_s: float, measured_s: float) -> dict[str, float]:
-    """Waits `settle_s`, then measures for `measured_s`. Returns the number of cores used, by kind of process."""
+    """Waits `settle_s`, then measures for `measured_s`. Returns a mapping from kind of process to the number of cores
+    used."""
     time.sleep(settle_s)
     meter = CpuMeter(tree)
     time.sleep(measured_s)
@@ -159,4 +160,5 @@ _KINDS = (
     ("spark_jobs.runtime.fork_server\0", "Python workers and planner"),
     ("pyspark", "Python workers and planner"),
 )
-"""The kind of each process, by a part of its command line. The first part that is found counts."""
+"""Pairs of a part of a command line and a kind of process. The first pair whose part is in the command line of a
+process gives its kind."""

@@ -18,8 +18,8 @@ from tests.helpers.processes import send
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
-"""Parts of log lines of `ingest`. A line with FIRST_READ reports the progress of the first read, and is first written
-when a batch is stored. A line with STANDS_BY reports that the process waits for the lease."""
+"""Parts of log lines of `ingest`. Lines with FIRST_READ report the progress of the first read; the first such line is
+written when a batch is stored. A line with STANDS_BY reports that the process waits for the lease."""
 PLANNER = "python_streamin"
 """The name of planner processes, as Linux truncates it."""
 

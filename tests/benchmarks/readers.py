@@ -21,7 +21,7 @@ IDS, CLIENTS = 120_000, 200
 MANY_CLIENTS, SERVICES = 1_000, 2
 POLL_S, SECONDS = 5.0, 60.0
 CHANGES_A_SECOND = 2.0
-"""Commits per second to the store by an application at rest: each source reports once a second."""
+"""Commits per second to the store. An application at rest makes as many, because each source reports once a second."""
 
 BAR_MS, BAR_CORES = 250.0, 0.25
 PAGES = tuple(f"/clusters/{CLUSTER}{page}" for page in ("", "/findings", "/partitions", "/transactions", "/pipeline"))
@@ -58,7 +58,7 @@ def _measure(
     cores = (_cpu_s(processes) - before) / (time.monotonic() - began)
     yield Figure(f"{what}, {clients:,} clients: a page, p50", statistics.median(took_ms), "ms")
     yield Figure("  p99", percentile(took_ms, 0.99), "ms", bar_ms)
-    yield Figure("  pages, all of them answered", len(took_ms), "pages")
+    yield Figure("  pages requested and answered", len(took_ms), "pages")
     yield Figure("  CPU of the services", cores, "cores", bar_cores)
 
 

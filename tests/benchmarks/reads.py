@@ -86,7 +86,7 @@ def queries(store: LargeStore) -> Iterator[Query]:
 
     yield Query("one id", one("/transaction"))
     yield Query("timeline", one("/transaction/timeline"), fewest=0)
-    yield Query("timeline, id that is busy", lambda r: of_cluster("/transaction/timeline", id=r.choice(store.busy)))
+    yield Query("timeline of a busy id", lambda r: of_cluster("/transaction/timeline", id=r.choice(store.busy)))
     yield Query("rates, one hour", one("/transaction/rates"), fewest=0)
     yield Query("producer id's owners", lambda r: of_cluster(f"/producers/{r.choice(producer_ids)}"))
     for sort in SORTS:

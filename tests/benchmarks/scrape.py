@@ -44,7 +44,7 @@ def _on(kind: str, ids: int) -> list[Figure]:
         Figure(f"{kind}: a scrape, median", statistics.median(took_ms), "ms"),
         Figure(f"{kind}: a scrape, the longest", max(took_ms), "ms", BAR_MS),
         Figure(f"{kind}: series of the cluster", of_clusters, "series", SERIES_BAR),
-        Figure(f"{kind}: series, those of the service itself included", len(series), "series"),
+        Figure(f"{kind}: series, including those of the service itself", len(series), "series"),
         Figure(f"{kind}: page", len(page) / 1000, "kB"),
     ]
 

@@ -73,7 +73,7 @@ class Idle(NamedTuple):
 
 
 Costs = Sequence[tuple[float, Mapping[str, float]]]
-"""Measured costs: for each size, the cores by kind of process."""
+"""Measured costs: pairs of a size, and a mapping from kind of process to cores."""
 
 
 def run() -> list[Figure]:
@@ -137,8 +137,8 @@ def _cores(watched: Watched) -> dict[str, float]:
 
 
 def _per(what: str, costs: Costs, of: int, carried_to: int) -> Iterator[Figure]:
-    """Yields the cost of `of` units and the extrapolated cost of `carried_to` units, each with its standard error: for
-    all processes together, and for each kind of process."""
+    """Yields the cost of `of` units and the extrapolated cost of `carried_to` units, each with its standard error.
+    Yields them for all processes together, and for each kind of process that WORTH_TELLING admits."""
     lines = {"all processes": fit((size, sum(cores.values())) for size, cores in costs)}
     for kind, cores_at_most in costs[-1][1].items():
         if cores_at_most >= WORTH_TELLING:

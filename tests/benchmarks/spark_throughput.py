@@ -25,10 +25,9 @@ CORES = 2
 class Rate(NamedTuple):
     """The rate with `tasks` parallel tasks.
 
-    - `first_s`, `all_s`: seconds from the start to the end of the first batch, and of all batches. The other figures
-      exclude the first batch, which includes the start of Spark.
-    - `a_second`: millions of records per second.
-    - `cpu_s`: CPU seconds for a million records, by kind of process.
+    - `first_s`, `all_s`: seconds from the start to the end of the first batch, and to the end of the last batch.
+    - `a_second`: millions of records per second, without the first batch, which includes the start of Spark.
+    - `cpu_s`: a mapping from kind of process to CPU seconds per million records, without the first batch.
     """
 
     tasks: int
@@ -79,7 +78,7 @@ def measure(broker: BenchmarkBroker) -> list[Figure]:
 
 def _of_tasks(rate: Rate, one: Rate) -> Iterator[Figure]:
     yield Figure(f"{rate.tasks} tasks at once", rate.a_second, "M records/s")
-    yield Figure("  times the rate of one", rate.a_second / one.a_second, "x")
+    yield Figure("  times the rate of one task", rate.a_second / one.a_second, "x")
     yield Figure("  CPU of the tasks for a million records", sum(rate.cpu_s.values()) - rate.driver_s, "s")
     yield Figure("  CPU of the driver and its JVM", rate.driver_s, "s")
 
@@ -96,7 +95,7 @@ def _through_spark(bootstrap: str, tasks: int) -> Rate:
     )
     batches = json.loads(done.stdout.splitlines()[-1])
     if len(batches) < 2:
-        raise ValueError("one batch took all of the log, and the first batch does not count: ask for more --records")
+        raise ValueError("the first batch, which does not count, has the whole log; use a larger --records")
     (first_s, first, _, first_cpu), (last_s, _, _, last_cpu) = batches[0], batches[-1]
     total = sum(records for _, records, _, _ in batches)
     runs = sum(runs for _, _, runs, _ in batches)

@@ -55,7 +55,10 @@ def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
         Figure(f"CPU of all, idle, {FEW} partitions", sum(few.values()), "cores"),
         Figure(f"CPU of all, idle, {MANY:,} partitions", sum(many.values()), "cores"),
         Figure(
-            "  the difference: for watching the partitions", sum(many.values()) - sum(few.values()), "cores", IDLE_CORES
+            "  the difference: the cost of watching the partitions",
+            sum(many.values()) - sum(few.values()),
+            "cores",
+            IDLE_CORES,
         ),
     ]
 
@@ -68,7 +71,7 @@ def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
         rounds = [_stop_once(producers, rest) for _ in range(ROUNDS)]
     writing_s, named_s, walk_s = (list(column) for column in zip(*rounds, strict=True))
     figures = [
-        Figure("last write acknowledged → all are named in REST, median", statistics.median(named_s), "s"),
+        Figure("last write acknowledged → REST names all blockers, median", statistics.median(named_s), "s"),
         Figure("  the longest", max(named_s), "s", NAMED_S),
         Figure("  of this time, the last walk through the pages, median", statistics.median(walk_s), "s"),
         Figure("first write → last one acknowledged, median", statistics.median(writing_s), "s"),

@@ -72,7 +72,7 @@ def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
         Figure(f"{kind}: {harm} → a later commit is seen, the longest of {times}", max(found), "s", TAKEN_OVER_S)
         for harm, found in seconds.items()
     ]
-    figures.append(Figure(f"{kind}: kill -9, both on one host", on_one_host_s, "s", TAKEN_OVER_S))
+    figures.append(Figure(f"{kind}: kill -9, standby on the same host", on_one_host_s, "s", TAKEN_OVER_S))
     show(f"takeover by a standby, {rate} transactions/s of {ids} ids, {kind}", figures)
     return figures
 

@@ -25,8 +25,8 @@ TASKS: Final = 2
 TASK_IDS: Final = [f"{GROUP}-{name}-{number}" for name in CONNECTORS for number in range(TASKS)]
 ROUNDS: Final = 3
 FENCED_WITH_MS: Final = 90_000
-"""The transaction timeout (ms) that Connect gives an id when Connect fences it: the time limit of a request to
-Connect's REST interface."""
+"""The transaction timeout (ms) that Connect sets for an id when it fences the id. Connect uses the time limit of
+requests to its REST interface."""
 
 
 class Worker:
@@ -78,7 +78,7 @@ class Worker:
         wait_until_equal(
             lambda: [task for task, commits in before.items() if self._app.counts().get(task, (0, 0))[0] <= commits],
             [],
-            f"the tasks without a further commit ({self._directory / 'connect.log'})",
+            f"the tasks that have not committed again ({self._directory / 'connect.log'})",
         )
 
     @contextmanager
@@ -88,7 +88,7 @@ class Worker:
             try:
                 wait_for(
                     lambda: self._ask("connectors") is not None,
-                    "an answer of the REST interface of the worker",
+                    "an answer of the worker's REST interface",
                     retry_on=(OSError,),
                 )
                 yield process

@@ -65,7 +65,7 @@ class NotHere(Exception):
 
 def aiokafka() -> list[str]:
     if importlib.util.find_spec("aiokafka") is None:
-        raise NotHere("aiokafka is not installed: make venv")
+        raise NotHere("aiokafka is not installed; to install it, run: make venv")
     return [sys.executable, str(HERE / "aiokafka_client.py")]
 
 
@@ -203,7 +203,7 @@ def _compile(source: Path, classes: Path, jars: str) -> None:
     java = find_java(os.environ)
     compiler = java.home / "bin" / "javac"
     if not compiler.exists():
-        raise NotHere(f"no javac beside Java {java.version} of {java.source}: {source.name} needs a JDK")
+        raise NotHere(f"{source.name} needs a JDK, but Java {java.version} of {java.source} has no javac")
     command = [str(compiler), "-d", str(classes), "-cp", jars, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, f"javac: {done.stdout}{done.stderr}"
@@ -216,7 +216,7 @@ def _streams_jars() -> str:
 def _found(name: str, why: str) -> str:
     path = shutil.which(name)
     if path is None:
-        raise NotHere(f"{name} is not on PATH: {why}")
+        raise NotHere(f"{name} is not on PATH, but {why}")
     return path
 
 

@@ -40,7 +40,8 @@ SHOP: Final = "shop"
 SHIPPING: Final = "shipping"
 INSTANCES: Final = (*[f"{SHOP}:classic"] * 5, f"{SHIPPING}:streams")
 PAUSE_MS: Final = 5_000
-"""Pause (ms) between the starts of two instances. Starts that are spread over 20 s do not count as one start."""
+"""Pause (ms) between the starts of two instances. The starts of the five SHOP instances are thus spread over 20 s, and
+do not count as one start."""
 
 CHURN: Final = "report-"
 
@@ -76,9 +77,9 @@ Order = Callable[[str, int], None]
 class Scenario:
     """A run of the scenario.
 
-    - `absent`: the reasons why a library could not be used.
-    - `restarted`: the output of `txnscope transaction` for the id of an application that was killed in the middle of a
-      transaction, and restarted.
+    - `absent`: a mapping from each library that could not be used to the reason.
+    - `restarted`: a mapping from the id of each application that was killed in the middle of a transaction and
+      restarted, to the output of `txnscope transaction` for the id.
     - `killed_ms`: the time at which Kafka Streams was killed.
     """
 
@@ -150,8 +151,8 @@ class Scenario:
 
     def _churn(self, rolled_out: threading.Event) -> None:
         """Starts an application several times, each time with a new random id. The last start comes after the rolling
-        start of Kafka Streams. So once the finding about churn appears, a wrong finding about the rolling start would
-        have appeared, too."""
+        start of Kafka Streams. If txnscope wrongly reported the rolling start as well, this finding would therefore
+        exist when the finding about churn appears."""
         workers = [open_producer(self.broker.bootstrap, name) for name in LOOKALIKES]
         for _ in range(RANDOM_IDS):
             self._start_with_a_new_id()
@@ -203,7 +204,7 @@ class Scenario:
             application.kill()
 
     def _threads(self, number: str) -> list[str]:
-        """Returns the transactional ids of the Kafka Streams threads with this number that have committed."""
+        """Returns the transactional ids that belong to a Kafka Streams thread with this number, and have committed."""
         ours = (f"{SHOP}-", f"{SHIPPING}-")
         ids = self.app.ids().items()
         return [name for name, row in ids if name.startswith(ours) and name.endswith(f"-{number}") and row.commits]

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.timeout(3600), pytest.mark.broker, pytest.mark.spark]
 LARGEST: Final = {"service": 250_000_000, "job": 600_000_000}
 """Maximum size of each image (bytes), uncompressed."""
 OF_PYTHON: Final = re.compile(r"Exception ignored in: <function _DeleteDummyThreadOnDel.__del__ .*>\nTraceback ")
-"""A message of Python 3.13.5 at the end of a process with threads that Python did not start."""
+"""Matches a message that Python 3.13.5 prints at its end if the process had threads that Python did not start."""
 SOURCE: Final = "https://example.org/txnscope"
 PORT: Final = 8080
 URL: Final = f"http://127.0.0.1:{PORT}"
@@ -190,7 +190,11 @@ def test_a_fresh_store_becomes_ready_without_migrate(stand: Stand) -> None:
     begun_s = time.monotonic()
     wait_until_equal(lambda: answer("/-/ready"), (200, "OK\n"), "the readiness of the service")
     print(f"\nready {time.monotonic() - begun_s:.0f} s after the job's start")  # noqa: T201
-    wait_until(lambda: "ready: the store can be read" in stand.service.log, bool, "a line in the service's log")
+    wait_until(
+        lambda: "ready: the store can be read" in stand.service.log,
+        bool,
+        "the log of the service to say that the store can be read",
+    )
 
 
 def test_both_containers_are_healthy(stand: Stand) -> None:
@@ -227,7 +231,9 @@ def test_a_container_has_no_privileges(stand: Stand, name: str) -> None:
 
 
 def test_doctor_runs_in_the_image_of_the_job(stand: Stand) -> None:
-    assert "VERDICT" in stand.job.run("txnscope", "doctor"), "the verdicts are the last table"
+    assert "VERDICT" in stand.job.run("txnscope", "doctor"), (
+        "doctor did not print the verdicts, which are its last table"
+    )
 
 
 @pytest.mark.parametrize("name", OURS)

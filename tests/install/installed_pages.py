@@ -57,7 +57,7 @@ def test_pipx(folder: Path) -> None:
 
 @contextmanager
 def machine(packages: Sequence[str], folder: Path) -> Iterator[EmptyMachine]:
-    """Starts a machine, whose user has `folder` as the home directory."""
+    """Starts an empty machine. The home directory of its user is `folder`."""
     subprocess.run(["chown", "--recursive", USER, str(folder)], check=True)
     with EmptyMachine(packages, folder) as empty:
         yield empty
@@ -74,4 +74,4 @@ def install(empty: EmptyMachine, block: str, folder: Path, environment: Mapping[
 def show(empty: EmptyMachine, after: list[str], folder: Path, environment: Mapping[str, str]) -> None:
     begun_s = time.monotonic()
     assert "CompleteAbort" in show_transactions(empty, after, folder, environment)
-    print(f"transactions {time.monotonic() - begun_s:.0f} s after that, a broker's start included")  # noqa: T201
+    print(f"transactions shown {time.monotonic() - begun_s:.0f} s later, including the start of a broker")  # noqa: T201

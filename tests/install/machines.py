@@ -99,8 +99,8 @@ def _printed(command: list[str], folder: Path, environment: Mapping[str, str], t
 
 @contextmanager
 def _running(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts a command. At the end of the block, waits until the command has ended, which the block has to cause. If
-    the block fails, prints the output of the command and kills the command."""
+    """Starts a command, which the block has to end. After the block, waits until the command has ended. If the block
+    fails, prints the output of the command and kills the command."""
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         process = subprocess.Popen(
             command,

@@ -23,8 +23,9 @@ while txnscope runs."""
 
 
 def show_transactions(machine: Machine, after: list[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Runs the three blocks `after` on a machine, with a real broker that has transactions. The blocks examine the
-    cluster, run txnscope until Ctrl-C, and list the ids. Returns the list as soon as the list has all IDS."""
+    """Runs the three blocks of commands in `after` on a machine, against a real broker that has transactions. The first
+    block examines the cluster, the second runs txnscope until Ctrl-C, and the third lists the ids. Returns the list as
+    soon as it has all IDS."""
     examine, watch, show = after
     port = free_port()
     url = f"http://127.0.0.1:{port}"

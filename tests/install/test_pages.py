@@ -1,4 +1,4 @@
-"""Tests of the pages of docs/install that need no installation: each is one screen, and each of its commands exists."""
+"""Tests the pages of docs/install without an installation: each page fits on one screen, and its commands exist."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def at(words: list[str], values: Path) -> list[str]:
 
 
 def test_images_are_built_and_run_as_the_tests_of_images_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Compares the commands of the page with those of `make images`, without running them."""
+    """Compares the podman commands of the page about images with those of `make images`, without running them."""
     podman = importlib.import_module("tests.images.podman")
     build = getattr(podman, "build", None) or importlib.import_module("deploy.compose.images").build
     ran: list[list[str]] = []

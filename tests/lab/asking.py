@@ -117,7 +117,7 @@ def _at_leader(
     connection: Connection, what: str, topic: str, partition: int, ask: Callable[[KafkaClient, int], tuple[int, Any]]
 ) -> Any:
     """Returns the answer of the leader of the partition. Repeats the request while the partition has no leader, and
-    after transient errors. Raises Refused after other errors, or if the errors last."""
+    after transient errors. Raises Refused after any other error, or if it gives up after a time limit."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         layout = topic_layout(client, topic)

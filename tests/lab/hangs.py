@@ -1,4 +1,4 @@
-"""Makes hanging transactions. A function that makes one returns the right answer about it (`Hang`).
+"""Makes hanging transactions. Each function that makes one returns what txnscope should say about it (`Hang`).
 
 These functions need a broker without KIP-890's guard (`UNGUARDED`). They check with the broker that the transaction is
 open, and that the LSO is not above the first record of the transaction.
@@ -26,7 +26,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class Hang(NamedTuple):
-    """The right answer about a hanging transaction: its entry, the owner of the entry, and the decision."""
+    """What txnscope should say about a hanging transaction: its entry, the owner of the entry, and the decision."""
 
     topic: str
     partition: int
@@ -68,8 +68,8 @@ def add_offsets(producer: OldProducer, group: str) -> None:
 
 
 def commit_offsets(producer: OldProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commits `offsets`, by (topic, partition), without being a member of the group. Raises Refused if a broker refuses
-    the request."""
+    """Commits `offsets` (keyed by topic and partition) without being a member of the group. Raises Refused if a broker
+    refuses the request."""
     in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     at = in_topic.TxnOffsetCommitRequestPartition
     fixed = {"committed_leader_epoch": -1, "committed_metadata": ""}
@@ -126,9 +126,9 @@ def never_added(producer: OldProducer, topic: str, partition: int, *, timestamp_
 
 
 def committed_without_listing(connection: Connection, name: str, topic: str) -> Hang:
-    """Writes records after a late write, within a TV2 transaction that commits. An entry of the same producer id and
-    epoch is open on the partition, so the leader does not add the partition to the transaction. Needs Kafka 4 and a
-    topic of two partitions."""
+    """Makes a late write, and then writes to the same partition within a TV2 transaction that commits. The late write
+    is an open entry of the same producer id and epoch, so the leader does not add the partition to the transaction.
+    Needs Kafka 4 and a topic of two partitions."""
     old = old_producer(connection, name)
     hang = late_write(old, topic, 0)
     new = RawProducer(connection, name)

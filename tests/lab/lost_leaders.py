@@ -1,8 +1,9 @@
 """Runs transactions of correct clients on a partition that loses its leader. The leader is frozen or stopped while the
 transactions are decided.
 
-The cluster has three brokers. The transaction log is on one broker only, and the victim is another broker. If a frozen
-broker had a replica of the log, PrepareX could not be written.
+The cluster has three brokers. The transaction log is on one broker only. The victim, the broker that leads the
+partition, is another one. If the victim had a replica of the log, PrepareX could not be written while the victim is
+frozen.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Torn(NamedTuple):
     coordinator: int
 
     def hang(self, decision: str = "commit") -> Hang:
-        """Returns the right answer for a version in SKIPS_THE_LOST, on which the transaction hangs on LOST."""
+        """Returns what txnscope should say on a version in SKIPS_THE_LOST, where the transaction hangs on LOST."""
         return Hang(
             self.topic,
             LOST,
@@ -124,13 +125,14 @@ def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
-    """Runs the block while LOST has no leader. Before the block, runs the story of each transaction, and waits until
-    the transaction has ended as far as possible. The transactions have already begun."""
+    """Runs the block while LOST has no leader. `stories` maps each transaction, which has already begun, to what its
+    client does during the outage. Before the block, runs these functions, and waits until each transaction has ended as
+    far as possible."""
     ((victim, leading),) = {(cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]) for torn in stories}
     victim.stop()
     try:
         for torn in stories:
-            wait_for(partial(has_lost, leading.bootstrap, torn.topic), "the loss of the leader")
+            wait_for(partial(has_lost, leading.bootstrap, torn.topic), "LOST to lose its leader")
         with _to(leading) as connection:
             for torn, story in stories.items():
                 story(_continued(connection, torn), torn)
@@ -139,7 +141,7 @@ def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
     finally:
         victim.start()
         for torn in stories:
-            wait_until_equal(partial(has_lost, leading.bootstrap, torn.topic), False, "the loss of the leader")
+            wait_until_equal(partial(has_lost, leading.bootstrap, torn.topic), False, "whether LOST has no leader")
 
 
 def goes_on(connection: Connection, torn: Torn) -> OldProducer:
@@ -194,8 +196,8 @@ def _continued(connection: Connection, torn: Torn) -> OldProducer:
 
 
 def _wait_until_ended(connection: Connection, leading: Broker, torn: Torn) -> None:
-    """Waits until the transaction has ended as far as possible. Then the transaction is complete, or only the marker on
-    LOST is missing."""
+    """Waits until the transaction has ended as far as possible: until it is complete, or only the marker on LOST is
+    missing."""
     wait_until_equal(lambda: open_on(connection, torn.topic, LIVING), [], "the open transactions on LIVING")
     if leading.version in SKIPS_THE_LOST:
         wait_for(lambda: _state(connection, torn).startswith("Complete"), "the transaction to complete without LOST")

@@ -32,7 +32,7 @@ SCENARIOS: Final = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--versions", default=",".join(EVERY_VERSION), help="divided by commas")
-    parser.add_argument("--workers", type=int, default=1, help="processes that run tests side by side")
+    parser.add_argument("--workers", type=int, default=1, help="number of processes that run tests side by side")
     options = parser.parse_args()
     versions = options.versions.split(",")
     unknown = [version for version in versions if version not in EVERY_VERSION]

@@ -1,7 +1,7 @@
 """A pytest plugin (`-p tests.matrix.recorder`) that records a run on one version of Kafka.
 
-Only tests with the version of TXNSCOPE_TEST_VERSIONS as a parameter run and are recorded, because any other test shows
-nothing about the recorded version. Tests add three things to the record: the abilities of the version
+Runs and records only the tests that have the version in TXNSCOPE_TEST_VERSIONS as a parameter, because other tests show
+nothing about this version. Tests add three things to the record: the abilities of the version
 (`record_property(ABILITIES, …)`), behavior that only some versions have (SEEN), and the findings and causes that
 txnscope reported (`tell`).
 """
@@ -24,8 +24,8 @@ RECORD: Final = "TXNSCOPE_TEST_RECORD"
 ABILITIES: Final = "abilities"
 SEEN: Final = "seen"
 CAUSE: Final = "cause"
-"""The kind of a line about a cause. The line has the cause of a row of an id's history, and the confidence. A line
-about a finding has the kind of the finding."""
+"""The `kind` for `tell` if the text is a cause and its confidence, from a row of an id's history. For a finding, `kind`
+is the kind of the finding."""
 
 _TOLD: Final = "told"
 _WORST_FIRST: Final = ("failed", "skipped", "passed")
@@ -36,7 +36,8 @@ _told: Final[dict[tuple[str, str], str]] = {}
 
 
 def tell(kind: str, text: str, why: str = "") -> None:
-    """Records what txnscope reported in the current test: the kind of a finding, or CAUSE; the text; and the reason."""
+    """Records what txnscope reported in the current test. `kind`: the kind of a finding, or CAUSE. `why`: the reason,
+    if txnscope gave one."""
     _told.setdefault((str(kind), text), why)  # pytest-xdist sends plain values only, and no members of an enum
 
 

@@ -60,8 +60,8 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
     Without a leader, Kafka 4.3.1 would skip the marker for the partition (KAFKA-20734), and the transaction would hang.
 
     Partitions of the topics EARLY and HELD have only two replicas. While a broker is frozen, a write to a partition
-    without a replica on that broker does not wait. AddPartitionsToTxn waits, because the transaction log has a replica
-    on every broker.
+    without a replica on that broker does not wait for the broker. AddPartitionsToTxn does, because the transaction log
+    has a replica on every broker.
     """
     two = {"min.insync.replicas": "1"}
     new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
@@ -73,7 +73,7 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
 class Clients:
     """Clients that work until the `with` block ends, and then finish their transactions.
 
-    - `done`: number of transactions by kind of client.
+    - `done`: a mapping from kind of client to the number of its transactions.
     - `abandoned`: writes before AddPartitionsToTxn that are still open in Kafka, although their client was refused and
       has begun again. These entries hang until a later transaction of the id adopts them.
 

@@ -14,7 +14,8 @@ from tests.lab.hangs import Hang, late_write, never_added, old_producer, orphan_
 from tests.soak.clients import HANGS
 
 MARKED_AFTER: Final = 3
-"""Number of later injections after which the marker of an injected transaction is written directly."""
+"""After this number of further injections, an ABORT marker that ends an injected transaction is written to the
+leader."""
 
 
 class Injected(NamedTuple):
@@ -27,14 +28,14 @@ class Injected(NamedTuple):
 class Injecting:
     """A context manager that makes `count` transactions hang within `seconds`. At the end of the `with` block, waits
     for the last transaction, and raises the error of an injection that failed. If the block itself raised an error,
-    neither waits nor raises another one."""
+    does not wait, and raises no other error."""
 
     def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """For each partition, the time just before the marker of the injected transaction was written directly. From
-        this time on, the transaction may have ended."""
+        """For each partition, the time just before the ABORT marker that ends the injected transaction was written to
+        the leader. From this time on, the transaction may have ended."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -39,7 +39,7 @@ HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
 JUDGED_AGAIN_S: Final = 10.0
 _BEGINS_S: Final = 2.0
-"""Maximum age (s) of the data at which counting may begin."""
+"""The soak begins to count verdicts when the data are at most this old (s), and all partitions are judged."""
 _SLACK_S: Final = 6.0
 _AUDITED: Final = select(counters.c.label, counters.c.value).where(counters.c.name == AUDITED)
 
@@ -68,7 +68,7 @@ class Result(NamedTuple):
     - `abandoned`: number of findings about writes before AddPartitionsToTxn that a client abandoned. Their entries hung
       until a later transaction of the id adopted them.
     - `lost`: findings of lost records and torn transactions, which no fault of the soak causes.
-    - `audited`: number of ended transactions by the result of the comparison of their markers.
+    - `audited`: a mapping from the result of comparing markers with decisions to the number of ended transactions.
     - `share`: the share of partition-seconds in which partitions were judged (`Seen.share`).
     - `again_s`: for each fault, the seconds until all partitions were judged again, or None if some partition was
       not judged again.

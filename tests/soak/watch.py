@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
     - `as_of_s`: the time of the data in the answers; 0 without an answer or without data.
     - `lit`: the number of judged partitions whose leader is up.
-    - `dark`: the other partitions whose leader is up, each with the reason.
+    - `dark`: the partitions that are not judged although their leader is up, each with the reason.
     - `unknown`: the number of unknown partitions in the answer about the cluster; -1 without an answer.
     """
 
@@ -50,8 +50,8 @@ class Seen:
 
     - `found`: the time at which each confirmed entry was first seen, keyed by topic, partition, producer id and start
       offset.
-    - `said`: the answer about the entry at that time, under the same key.
-    - `dropped`: the time at which the entry was first missing, under the same key.
+    - `said`: what the application answered about the entry at that time, under the same key.
+    - `dropped`: the time at which the entry was first missing in the answers again, under the same key.
     """
 
     samples: list[Sample] = field(default_factory=list)

@@ -32,7 +32,7 @@ def main() -> int:
         help="seconds between two transactions of a producer, and between two requests to a service (default: 0.05)",
     )
     parser.add_argument(
-        "--adds", action="store_true", help="the new version has one more, made-up revision of the store"
+        "--adds", action="store_true", help="give the new version one more revision of the store, made up for this run"
     )
     parser.add_argument("--brokers", default="3.9.2", help="Kafka's version before the upgrade (default: 3.9.2)")
     parser.add_argument("--brokers-after", default="4.3.1", help="Kafka's version after the upgrade (default: 4.3.1)")
@@ -40,7 +40,9 @@ def main() -> int:
     interrupt_on_signals()
     revision = options.revision or newest_tag()
     if revision is None:
-        sys.stderr.write("there is no tag yet: name the revision to upgrade from (--from, or FROM of the Makefile)\n")
+        sys.stderr.write(
+            "there is no tag yet; name the revision to upgrade from with --from, or with FROM of the Makefile\n"
+        )
         return 2
     with TemporaryDirectory(prefix="txnscope-revisions-") as directory:
         old = installed(revision, Path(directory) / "old")
@@ -72,7 +74,7 @@ def lines(result: Result) -> Iterator[Line]:
     yield Line("the hanging transaction's finding stayed", _yes(result.is_kept), "yes", result.is_kept)
     yield Line("pages and addresses polled", str(result.pages))
     yield Line("answers", f"{result.polled.answers:,}")
-    yield _pause("no service answers some page, longest", together)
+    yield _pause("neither service answers one page, longest", together)
     yield Line("one of two services does not answer, longest", f"{alone:.1f} s")
     yield _pause("no new data, longest", stood)
     yield _pause("age of the data, greatest", age)
@@ -106,7 +108,7 @@ def _phases(polled: Polled) -> Iterator[str]:
     for phase, at in polled.phases.items():
         yield f"  {phase:45} {at.together:>10.1f} s {at.alone:>10.1f} s {at.stood:>10.1f} s {at.age:>6.1f} s"
     for what, number in polled.others.most_common(12):
-        yield f"  not answered {number} times: {what}"
+        yield f"  {number} requests without a good answer: {what}"
 
 
 if __name__ == "__main__":

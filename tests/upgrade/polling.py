@@ -46,10 +46,10 @@ _SOURCES: Final = (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)
 class Figures:
     """The figures of one phase, in seconds.
 
-    - `together`: the longest time in which no service answered some page.
-    - `alone`: the longest time in which one service did not answer some page.
-    - `age`: the greatest age of the data of a source.
-    - `stood`: the longest time in which no new data of a source arrived.
+    - `together`: the longest time for which one of the pages got no good answer from any service.
+    - `alone`: the longest time for which one of the pages got no good answer from one of the services.
+    - `age`: the greatest age that the data of any source had.
+    - `stood`: the longest time for which no new data of one source arrived.
     """
 
     together: float = 0.0

@@ -61,8 +61,8 @@ class Ends(NamedTuple):
     kafka: dict[str, tuple[int, int]]
     counted: dict[str, tuple[int, int]]
     history: dict[str, tuple[int, int]]
-    """The numbers according to the history in the store. Commits: the sum over the minutes of the id. Aborts: the
-    number of rows that complete an abort."""
+    """The numbers according to the history in the store. Commits: the sum of the id's commits by minute. Aborts: the
+    number of the id's rows that complete an abort."""
 
     @property
     def transactions(self) -> int:
@@ -74,10 +74,10 @@ class Ends(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: True if the only finding
-    about a hang is the first one about the injected transaction, still confirmed. `lost`: ids of the findings of lost
-    records and torn transactions. `migrations_s`: for each revision, the seconds that its last migration took, and how
-    often `txnscope migrate` was started for this migration."""
+    """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: True if exactly one finding
+    about a hang was ever confirmed, namely the first one about the injected transaction, and this finding is still
+    confirmed. `lost`: ids of the findings of lost records and torn transactions. `migrations_s`: for each revision, the
+    seconds that its last migration took, and how often `txnscope migrate` was started for this migration."""
 
     polled: Polled
     ends: Ends
@@ -124,7 +124,7 @@ class Stages:
         raise AssertionError(f"{revision.name}: `txnscope migrate` fails: {ended.stderr}")
 
     def serve(self, revision: Revision) -> None:
-        """Starts or replaces the two services. Turns to the second service when the new first service is ready."""
+        """Starts or replaces the two services, one after the other. Waits until each new service is ready."""
         for port in self._ports:
             if port in self._services:
                 self._services[port].stop()

@@ -1,10 +1,10 @@
-"""`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often each question stayed open,
-with the reasons.
+"""`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often each decision was made,
+and how often which question stayed open.
 
 Most histories are judged by the function `verdict` alone, which is fast. Some are judged by the whole application
-(`judged`), which takes a second for each. Then every small world (`enumerated`) is played. Then random histories of an
-id are drawn, to check the causes of their ends (`causes`). No certain cause may be wrong, and a likely cause only in
-the cases that docs/causes.md names.
+(`judged`), which takes a second per history. Then every small world (`enumerated`) is played. Then random histories of
+an id are drawn, to check the causes of their ends (`causes`). A certain cause must never be wrong, and a likely cause
+may be wrong only in the cases that docs/causes.md names.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def main() -> int:
     try:
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
             seeds = range(first, first + options.histories, BLOCK)
-            wrong += _print_wrong("judged by the verdict alone", pool.map(draw_block, seeds))
+            wrong += _print_wrong("judged by the function `verdict` alone", pool.map(draw_block, seeds))
             seeds = range(first, first + options.judged, JUDGED_BLOCK)
-            wrong += _print_wrong("judged by all of txnscope", pool.map(draw_judged_block, seeds))
+            wrong += _print_wrong("judged by the whole application", pool.map(draw_judged_block, seeds))
             wrong += _print_wrong("enumerated: every small world", pool.map(play_slice, range(SLICES), repeat(SLICES)))
             lives = _lives(pool, range(first, first + options.causes, CAUSES_BLOCK))
             wrong += _print_causes(options.causes, *lives)
@@ -80,8 +80,8 @@ def _lives(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> tuple[causes.Tall
 
 
 def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
-    """Prints how often each cause was right, and the true causes in the other cases. Returns the number of histories
-    with a wrong cause."""
+    """Prints how often each cause was right, and how often the true cause was another one. Returns the number of
+    histories with a wrong cause."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
     sys.stdout.write(

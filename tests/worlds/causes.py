@@ -25,8 +25,8 @@ RIGHT: Final[dict[str, frozenset[str]]] = {
         {CauseCode.INITIALIZED, CauseCode.PID_ROTATED}
     ),  # an Empty record that rotates the producer id also initializes the id
 }
-"""For each cause that txnscope gives, the true causes with which the given cause counts as right. A cause that is not
-listed has to equal the true cause."""
+"""A mapping from a cause that txnscope gives to the true causes for which it counts as right. A cause that is not a key
+counts as right only if it equals the true cause."""
 
 RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.COMMIT: frozenset({LATE_END}),
@@ -48,7 +48,7 @@ class WrongCause(AssertionError):
 
 @dataclass(slots=True)
 class Tally:
-    """Numbers of the true causes, for each cause and confidence that txnscope gave."""
+    """How often each true cause occurred, keyed by the cause and the confidence that txnscope gave."""
 
     truths: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
 
@@ -57,8 +57,8 @@ class Tally:
 
 
 def draw_causes(seed: int, tally: Tally) -> Coordinator:
-    """Draws a random history of an id from `seed`, and returns its coordinator. Judges the whole log, for `tally`, and
-    then the records that compaction might keep. Raises WrongCause."""
+    """Draws a random history of an id from `seed`, and returns its coordinator. First judges the whole log, and adds
+    the causes to `tally`. Then judges only the records that compaction might keep. Raises WrongCause."""
     rng = Random(seed)
     life = a_life(rng, STEPS, skewed=rng.random() < 0.7)
     for row, truth in _causes_of(life.log, life):

@@ -167,7 +167,7 @@ class Cluster:
 
     def clean(self, upto: int) -> None:
         """Cleans the log below `upto`: removes superseded records, and about half of the tombstones. If `upto` is odd,
-        only records below `upto` supersede others, as for Kafka's cleaner. If `upto` is even, every later record
+        only records below `upto` supersede others, as with Kafka's cleaner. If `upto` is even, every later record
         supersedes others."""
         newest = {record.key: record.offset for record in (self.log[:upto] if upto % 2 else self.log)}
         for record in self.log[:upto]:

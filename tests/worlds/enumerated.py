@@ -49,7 +49,8 @@ class Late(Enum):
 
 
 class Sampling(Enum):
-    """The samples of txnscope between two steps, and the order of their answers."""
+    """The samples that txnscope takes between two steps: none, or samples of the transaction log and of the partition,
+    with the named one first."""
 
     NOTHING = auto()
     LOG_FIRST = auto()

@@ -231,8 +231,8 @@ class Run:
         )
 
     def _is_early(self, batches: list[Batch]) -> bool:
-        """Returns whether one of the batches belongs to the present transaction of an old client. The judge then waits
-        for an AddPartitionsToTxn in flight."""
+        """Returns whether one of the batches belongs to the present transaction of a client of the old protocol. The
+        judge then waits, because AddPartitionsToTxn may be in flight."""
         is_present = any(batch.txn is not None and batch.txn is self.cluster.txn for batch in batches)
         return self.cluster.protocol is Protocol.OLD and is_present
 

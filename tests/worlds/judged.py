@@ -62,7 +62,7 @@ class Store(NamedTuple):
 
 @contextmanager
 def opened_store(folder: Path) -> Iterator[Store]:
-    """Yields a new store. Until the `with` block ends, the pauses by which judges save CPU are switched off."""
+    """Yields a new store. Until the `with` block ends, the pauses with which judges save CPU are switched off."""
     url = f"sqlite:///{folder / 'worlds.db'}"
     engine, reader = open_engine(url), open_reader(url)
     migrate.upgrade(engine)

@@ -20,12 +20,12 @@ from tests.worlds.observer import Observer, open_entries
 BEGINS_MS: Final = 1_790_000_000_000
 JUDGED_BLOCK: Final = 50
 HASHED_AMONG: Final = 4
-"""Number of partitions of the transaction log with which `id` hashes to the partition that has its records."""
+"""Number of partitions of the transaction log. With this number, `id` hashes to the partition that has its records."""
 GROWN_TO: Final = 5
-"""Number of partitions of the transaction log after one was added. The records of `id` are then left behind. The
-coordinator of `id` has not restarted, so it still knows `id`."""
+"""Number of partitions of the transaction log after one was added. `id` then hashes to another partition than the one
+that has its records. The coordinator of `id` has not restarted, so it still knows `id`."""
 ROUNDS: Final = 4
-"""Number of rounds of the judge in a longer pause."""
+"""Number of rounds of the judge in a pause of SAMPLED_WITHIN_MS or more."""
 LAST_ROUNDS: Final = 10
 EARLY_MS: Final = 100
 """Time after which a client that writes before AddPartitionsToTxn has added the partition. The judge waits longer:
@@ -41,7 +41,7 @@ class JudgedRun(Run):
     - `app`: the application that was started last, or None before the first start.
     - `starts`: number of clusters so far.
     - `confirmed`: producer id and start offset of the entries that were confirmed as hanging.
-    - `is_over`: whether the last round has begun.
+    - `is_over`: True as soon as the last round has begun.
     """
 
     store: Store
@@ -113,8 +113,9 @@ class JudgedRun(Run):
             self.check(batches, finding.observation.decision or Decided.UNKNOWN, finding)
 
     def _is_being_added(self, batches: list[Batch]) -> bool:
-        """Returns whether an old client has just written, and its AddPartitionsToTxn is in flight. A finding from
-        before this write does no harm: the finding advises to stop the producer before a marker is written."""
+        """Returns whether a client of the old protocol has just written, and its AddPartitionsToTxn is in flight. A
+        finding from before this write does no harm: the finding advises to stop the producer before a marker is
+        written."""
         return self._is_early(batches) and self.cluster.txn is not None and JUDGED not in self.cluster.txn.listed
 
     def _is_under_way(self, batches: list[Batch]) -> bool:

@@ -17,7 +17,8 @@ from spark_jobs.source.watched import Rounds, Samples
 from tests.worlds.cluster import JUDGED, Batch, Cluster
 
 LOG_PARTITION: Final = 3
-"""The partition, out of four, to which `id` hashes, and which its coordinator leads."""
+"""The partition of the transaction log to which `id` hashes if the log has four partitions. The coordinator of `id`
+leads it."""
 
 
 @dataclass(slots=True)
@@ -128,8 +129,8 @@ def markers_before(cluster: Cluster, producer_id: int, offset: int, since: int =
 
 
 def facts_of(cluster: Cluster, history: LogHistory | None, batches: list[Batch], markers_from: int = 0) -> EntryFacts:
-    """Returns the facts about the entry of `batches`, from complete reads. Markers were read from the offset
-    `markers_from` on."""
+    """Returns the facts about the entry of `batches`, as if everything was read except the markers below the offset
+    `markers_from`."""
     first, last = batches[0], batches[-1]
     earlier = [batch for batch in cluster.data[: first.offset] if batch.producer_id == first.producer_id]
     is_first = not markers_from and all(batch.epoch != first.epoch or batch.is_marker for batch in earlier)
@@ -154,7 +155,8 @@ def facts_of(cluster: Cluster, history: LogHistory | None, batches: list[Batch],
 def verdict(
     cluster: Cluster, observer: Observer, producer_id: int, batches: list[Batch], markers_from: int = 0
 ) -> Verdict:
-    """Returns the verdict on the entry of `batches`. Markers were read from the offset `markers_from` on."""
+    """Returns the verdict on the entry of `batches`, as if everything was read except the markers below the offset
+    `markers_from`."""
     query = EntryQuery(
         topic="judged",
         partition=0,
@@ -171,8 +173,8 @@ def verdict(
 
 
 def verdict_without_owner(cluster: Cluster, batches: list[Batch]) -> Verdict:
-    """Returns the verdict on the entry of `batches`, whose producer id is that of no transactional.id. The whole
-    transaction log was read."""
+    """Returns the verdict on the entry of `batches` if its producer id belongs to no transactional.id, as a read of the
+    whole transaction log has shown."""
     query = EntryQuery(
         topic="judged",
         partition=0,

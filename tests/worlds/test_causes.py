@@ -31,8 +31,8 @@ def test_certain_causes_are_never_wrong_and_likely_ones_rarely() -> None:
 
 
 def test_the_draws_detect_a_wrongly_certain_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test makes the cause of every commit certain, although some of these causes are wrong. If the draws did not
-    detect this, the test above would prove little."""
+    """The test makes the cause of every commit certain, although some of these causes are wrong. If random histories
+    did not detect this, the other test of this module would prove little."""
     judged = causes.cause_of
 
     def too_sure(before: LogRecord, after: LogRecord) -> Cause | None:

@@ -50,7 +50,7 @@ class History(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The explanations of a history from some offset on, by the service and from files."""
+    """The explanations of a history from some offset on: one by the service, one from segment files."""
 
     history: History
     live: dict[str, Any]

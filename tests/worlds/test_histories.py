@@ -18,7 +18,7 @@ HISTORIES = 4_000
 JUDGED_HISTORIES = 25
 
 EVERY = 211
-"""The suite plays one small world out of this number. `make worlds` plays all."""
+"""The tests play one of every EVERY small worlds. `make worlds` plays all."""
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695, 1128014, 9013344, 9186718)
 """Seeds of histories that once led to a wrong marker, with the model of that time."""
@@ -26,8 +26,9 @@ ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524, 1000118, 1000757, 3001765)
 """Seeds of histories with a marker that was right at first, but was still advised after the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994, 3000060)
 """Seeds of histories in which an earlier version of the judge confirmed an entry as hanging, and the entry then ended
-by itself. The causes: the high watermark of a new leader of the transaction log may still be below acknowledged
-records; and a transaction whose id was left behind began during the confirmation."""
+by itself. There were two causes. The high watermark of a new leader of the transaction log was still below acknowledged
+records. Or a transaction began during the confirmation, and its id hashed to another log partition than the one that
+has its records."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:

@@ -1,5 +1,5 @@
-"""Tests sequences of steps on the model. A simple rule, such as the last decision of the id, would lead to the wrong
-marker in some of them."""
+"""Tests sequences of steps on the model. In some of them, a simple rule, such as to take the last decision of the id,
+would lead to the wrong marker."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PROTOCOLS = list(Protocol)
 
 
 class Story:
-    """A cluster that skips markers, in steps that a test chooses. Every request succeeds. The clocks of coordinator,
-    leader and client are wrong by the same time."""
+    """A cluster that skips markers, and whose steps a test chooses one by one. Every request succeeds. The clocks of
+    coordinator, leader and client are wrong by the same amount."""
 
     def __init__(self, protocol: Protocol, seed: int = 1) -> None:
         self.cluster = Cluster(Answered(seed), protocol, can_skip=True)
@@ -26,7 +26,7 @@ class Story:
         return self.look()
 
     def look(self) -> Story:
-        """Takes samples for four rounds, so that everything that exists now existed before the last round."""
+        """Takes four rounds of samples. Everything that exists now therefore existed before the last round."""
         for _ in range(4):
             self.observer.sample_log()
             self.observer.sample_partition()
@@ -96,7 +96,8 @@ class Story:
 
 
 def foreign_sign(found: Verdict) -> ForeignSign:
-    """Returns the sign that the entry comes from another cluster. Asserts that no marker is right then."""
+    """Asserts that the decision is UNKNOWN because the entry comes from another cluster. Returns the sign of its
+    origin."""
     assert found.decision == Decided.UNKNOWN
     assert isinstance(found.open_question, ForeignRecords)
     return found.open_question.sign
@@ -214,7 +215,8 @@ def test_an_orphan_that_begins_in_the_middle_of_its_sequence_was_copied() -> Non
 
 
 def test_an_orphan_behind_a_commit_of_its_producer_id_was_copied() -> None:
-    """A coordinator writes a COMMIT marker only for a transactional.id in its log."""
+    """The producer id belongs to no transactional.id, but has a COMMIT marker. A coordinator writes COMMIT only for a
+    transactional.id in its log."""
     story = Story(Protocol.OLD)
     story.cluster.write(77, 0, None)
     story.cluster.append_marker(77, 0, is_commit=True)
@@ -290,8 +292,8 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
 
 
 def test_records_written_right_after_a_marker_belong_to_nothing() -> None:
-    """In the newest sample without the late record, the partition was read after the marker, but the transaction log
-    before PrepareCommit. This sample must prove nothing."""
+    """The newest sample without the late record read the transaction log before PrepareCommit, but the partition only
+    after the marker. This sample must prove nothing."""
     story = Story(Protocol.OLD).watch().init()
     for _ in range(2):
         story.look()
@@ -324,9 +326,9 @@ def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
 
 
 def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
-    """Returns a story of TV2 with two transactions under one epoch. An old EndTxn ends the first transaction, so the
-    epoch stays. The marker of the first transaction is skipped. The second transaction therefore writes to the
-    partition without listing it. A new EndTxn ends the second transaction."""
+    """Returns a story of TV2 with two transactions under one epoch. EndTxn of the old protocol ends the first
+    transaction, so the epoch stays. The marker of the first transaction is skipped. The second transaction therefore
+    writes to the partition without listing it. EndTxn of TV2 ends the second transaction."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED, OTHER)
     story.end_by_old_request(is_commit=first_commits)
@@ -371,8 +373,9 @@ def test_a_client_may_have_begun_again_after_a_commit_of_the_entrys_epoch() -> N
 
 
 def test_a_new_coordinators_watermark_hides_no_marker() -> None:
-    """Two transactions commit. The marker of the first is skipped, and the marker of the second ends both. The next
-    coordinator's high watermark lags behind both decisions, although the marker is older."""
+    """Two transactions commit. The marker of the first is skipped, and the marker of the second ends the records of
+    both. Then the coordinator moves. The high watermark that the new coordinator shows is still below both
+    decisions."""
     story = Story(Protocol.OLD).init().end_without_marker(is_commit=True)
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -396,8 +399,8 @@ def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol)
 
 
 def test_a_single_batch_belongs_to_a_transaction_that_lists_the_partition() -> None:
-    """Under TV2, the leader adds the partition to the transaction unless the partition has an open entry. So a single
-    batch belongs to a transaction that lists the partition."""
+    """Under TV2, the leader adds the partition to the transaction unless the partition has an open entry. So the only
+    batch of an entry can only belong to a transaction that lists the partition."""
     story = Story(Protocol.TV2).init()
     story.begin(OTHER)
     assert story.cluster.end(is_commit=True, by_old_request=True)
