@@ -1,4 +1,4 @@
-"""Tests what each setting of the mixin changes, and that the error about a misspelt setting names it."""
+"""Tests what each setting of the mixin changes, and that the error about a misspelt setting names the setting."""
 
 from __future__ import annotations
 
