@@ -79,6 +79,6 @@ def pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
 
 
 def mounted(pod: Manifest, container: Manifest) -> dict[str, Manifest]:
-    """Returns the volumes of a container by the path at which they are mounted."""
+    """Returns a mapping from each mount path of the container to the volume that is mounted there."""
     volumes = {volume["name"]: volume for volume in pod.get("volumes", ())}
     return {mount["mountPath"]: volumes[mount["name"]] for mount in container.get("volumeMounts", ())}

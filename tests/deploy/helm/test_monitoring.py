@@ -23,7 +23,7 @@ ON: Final = "--set=prometheusRule.enabled=true,dashboards.enabled=true,serviceMo
 
 
 def boards(manifests: list[Manifest]) -> dict[str, str]:
-    """Returns the content of each dashboard's file, by file name."""
+    """Returns a mapping from the file name of each dashboard to the content of the file."""
     found: dict[str, str] = {}
     for manifest in of_kind(manifests, "ConfigMap"):
         if "grafana_dashboard" in manifest["metadata"]["labels"]:
