@@ -69,9 +69,9 @@ def main() -> int:
 
 
 def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, bool]]:
-    """Yields each section of the page as soon as its figures are measured, and whether its figures are good: the limits
-    are kept, the counts are exact, and the log has no tracebacks or, under starvation, nothing was restarted and no
-    finding is wrong."""
+    """Yields (section of the page, whether its figures are good) as soon as the figures are measured. Figures are good
+    if the limits are kept, the counts are exact and the store has no data gap. Besides, the log of a killed or frozen
+    application must have no tracebacks; under starvation, nothing may be restarted, and no finding may be wrong."""
     for when, how in product(options.when, options.how):
         with TemporaryDirectory(prefix="txnscope-harm-") as directory:
             measure = _during_first_reads if when == FIRST_READ else _amid
@@ -84,8 +84,8 @@ def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -
 
 
 def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path) -> Iterator[Series]:
-    """Yields one series, whose rounds all harm the same application. The counts of transactions are compared after the
-    last round."""
+    """Yields one series, whose rounds all harm the same application. After the last round, the counts of transactions
+    are compared with those of the transaction log."""
     rounds = []
     with (
         Broker(version, free_port(), folder / "kafka") as broker,

@@ -96,8 +96,9 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     gone_s: float | None = None
 
     def look() -> tuple[list[psutil.Process], dict[str, float]]:
-        """Returns the remaining victims, and by source the seconds from the end of the harm to the last progress. The
-        harm ends when the victims are gone, or after UNNOTICED_S."""
+        """Returns the remaining victims, and a mapping from each source, and SERVICE, to the seconds from the end of
+        the harm to the last progress. The harm ends _UNDER_WAY_S after the victims are gone, or, if they stay,
+        _UNDER_WAY_S after UNNOTICED_S."""
         nonlocal gone_s
         there = still_running(victims)
         elapsed_s = time.time() - began_s

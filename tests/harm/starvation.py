@@ -28,7 +28,7 @@ IDS: Final = ("starved-0", "starved-1", "starved-2")
 _FRESH_S: Final = 3.0
 
 Key = tuple[str, int, int, int]
-"""An entry: topic, partition, producer id, start offset."""
+"""The key of an entry: topic, partition, producer id, start offset."""
 
 
 class Outcome(NamedTuple):
