@@ -120,7 +120,7 @@ ROWS: Final = (
         f"{_FILE}config.providers.file.param.allowed.paths=SEC\n{SASL}{_login(_IN_FILE)}",
     ),
     Row(
-        "`param.allowed.paths` without it",
+        "`param.allowed.paths` without the folder of the file",
         "clear",
         f"{_FILE}config.providers.file.param.allowed.paths=/usr\n{SASL}{_login(_IN_FILE)}",
     ),

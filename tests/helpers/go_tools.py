@@ -57,7 +57,7 @@ def built(tool: GoTool) -> Path:
     if tool.path.exists():
         return tool.path
     if shutil.which("go") is None:
-        raise ToolMissing(f"{tool.name} is built by Go (1.21 or newer), and there is no `go` on PATH")
+        raise ToolMissing(f"Go (1.21 or newer) is needed to build {tool.name}, but there is no `go` on PATH")
     tool.path.parent.mkdir(parents=True, exist_ok=True)
     with (tool.path.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -51,7 +51,7 @@ class Postgres:
     """A server, and new databases in it: `with Postgres() as server, server.database() as url`.
 
     By default the server is fast: it never syncs, and its files are in memory if there is space. With `is_durable`, the
-    server syncs as by default, and its files are on disk.
+    server syncs as PostgreSQL does by default, and its files are on disk.
     """
 
     def __init__(self, *, is_durable: bool = False) -> None:
