@@ -12,7 +12,7 @@ from deploy.demo.scenarios import REFUNDS_ID
 from tests.dashboards.check_queries import Json, asking, failures_of
 
 GIVEN: Final = {"transactional_id": REFUNDS_ID}
-"""Values of variables that the user types."""
+"""Values for the dashboard variables into which a user types."""
 
 _HANGS: Final = "the transaction of the id hangs, so the id's coordinator has no open transaction of it"
 _NO_OTLP: Final = "the demo sends nothing to an OpenTelemetry endpoint"

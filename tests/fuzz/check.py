@@ -101,8 +101,8 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def _outcomes(inputs: Sequence[Input]) -> list[str]:
-    """Checks that the decoder and its scalar form return the same for the inputs. Then reads the inputs as executors
-    do, and checks every record and reject. Returns the outcome of each input."""
+    """Checks that the columnar and the scalar decoder return the same for the inputs. Then reads the inputs as
+    executors do, and checks every record and reject. Returns the outcome of each input."""
     assert_same_as_scalar([Chunk(p, one.lo, one.hi, one.log) for p, one in enumerate(inputs)])
     batch = _read(inputs)
     runs: list[list[Run]] = [[] for _ in inputs]

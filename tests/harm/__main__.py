@@ -109,7 +109,7 @@ def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]],
 def _during_first_reads(
     version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path
 ) -> Iterator[Series]:
-    """Yields the series so far after each round, so that the figures are kept if the run is ended early.
+    """After each round, yields the series of all rounds so far, so that the figures are kept if the run is ended early.
 
     In each round, a new application reads a log of millions of records into an empty store. The processes are harmed
     when a part of the log has been stored. At the end of the round, the store must equal the store of an undisturbed
@@ -151,7 +151,7 @@ def _loaded(broker: Broker, *, is_loaded: bool) -> Iterator[None]:
 
 @contextmanager
 def _tool(version: str, broker: Broker, folder: Path) -> Iterator[Broker]:
-    """Yields a broker whose tools print JSON: `broker` itself, if its version has such tools."""
+    """Yields a broker whose tools print JSON: `broker` itself if its version has such tools, otherwise a new broker."""
     if version == VERSIONS[0]:
         yield broker
         return

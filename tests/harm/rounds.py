@@ -25,7 +25,7 @@ UNNOTICED_S: Final = 45.0
 example, a daemon forks workers only if there are too few."""
 
 _UNDER_WAY_S: Final = 1.0
-"""Time (s) after the harm. Within this time, the application may still store data that it read before the harm."""
+"""Time (s) after the harm during which the application may still store data that it read before the harm."""
 
 
 class Round(NamedTuple):

@@ -34,7 +34,7 @@ Key = tuple[str, int, int, int]
 class Outcome(NamedTuple):
     """The outcome of a starvation.
 
-    - `oldest_s`: the greatest age of the data of a source.
+    - `oldest_s`: the greatest age (s) that the data of a source had.
     - `caught_up_s`: seconds from the end of the starvation until all sources were fresh, and all hanging transactions
       were found.
     - `wrong`: entries that were confirmed as hanging, but do not hang.

@@ -208,8 +208,8 @@ def connect(bootstrap: str) -> KafkaClient:
 
 
 def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]]) -> None:
-    """Assigns the replicas in `order`, a mapping from topic to partition to replicas. Then elects the first replica of
-    each partition as its leader, as an operator does to move load."""
+    """Assigns the replicas in `order`, a mapping from topic to a mapping from partition to replicas. Then elects the
+    first replica of each partition as its leader, as an operator does to move load."""
     by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
     by_topic = ElectLeadersRequest.TopicPartitions
     reassigned = [

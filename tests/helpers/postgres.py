@@ -169,8 +169,8 @@ class Postgres:
 
 
 def _new_home(*, in_memory: bool) -> tempfile.TemporaryDirectory[str]:
-    """Returns a new directory. With `in_memory`, the directory is in memory if there is enough space: a database has
-    300 files. Also removes directories that processes did not remove before they ended."""
+    """Returns a new directory. With `in_memory`, the directory is in memory if there is enough space, because a
+    database has 300 files. Also removes directories that processes did not remove before they ended."""
     has_room = in_memory and _SHARED.is_dir() and shutil.disk_usage(_SHARED).free >= _ROOM
     place = _SHARED if has_room else Path(tempfile.gettempdir())
     for home in place.glob(f"{_PREFIX}*"):

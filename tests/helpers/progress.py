@@ -24,8 +24,8 @@ class Progress:
         self._running: dict[str, float] = {}
 
     def collect(self, ids: Iterable[str]) -> None:
-        """Sets the tests of the run. `collect` is called with the same tests once for every pytest-xdist worker. Calls
-        are ignored once a test has started."""
+        """Sets the tests of the run. Under pytest-xdist, `collect` is called for each worker, with the same tests.
+        After a test has started, calls are ignored."""
         if not self._done and not self._running:
             self._left = Counter(map(_file, ids))
             self._all = self._left.total()

@@ -53,7 +53,7 @@ def started(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(started: Path, then: str, *options: str) -> subprocess.Popen[str]:
-    """Starts pytest with a test that starts two processes, and then `waits` or `passes`."""
+    """Starts pytest with a test that starts two processes, and then waits or passes, as `then` says."""
     test = started.with_name("test_starts.py")
     test.write_text(STARTS)
     return subprocess.Popen(

@@ -134,8 +134,8 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker, bro
 
 @pytest.mark.broker
 def test_a_transaction_with_a_refused_record_is_aborted_and_repeated(broker_431: Broker) -> None:
-    """Brokers refuse records while their verification guard is switched on again. Such a refusal once ended the
-    demo."""
+    """Brokers refuse records while their verification guard is switched on again. Such a refusal once ended the demo.
+    Here, the broker refuses a record because of its size."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)

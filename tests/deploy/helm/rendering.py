@@ -50,7 +50,7 @@ def rendered_text(example: str, *more: str, chart: Path = CHART) -> str:
 
 @cache
 def rendered(example: str, *more: str) -> list[Manifest]:
-    """Returns the manifests of the example. All tests share them: copy what you change."""
+    """Returns the manifests of the example. All tests share these manifests, so a test must copy what it changes."""
     return [one for one in yaml.safe_load_all(rendered_text(example, *more)) if one is not None]
 
 
