@@ -118,7 +118,7 @@ def reported(outcome: Outcome) -> Sequence[str]:
     return (
         f"{outcome.hangs} hanging transactions injected and found, {len(outcome.wrong)} false findings",
         f"greatest age of a source's data: {outcome.oldest_s:.1f} s",
-        f"caught up {outcome.caught_up_s:.1f} s after the end",
+        f"caught up {outcome.caught_up_s:.1f} s after the end of the starvation",
         f"processes started again: {outcome.restarts}",
         f"counts exact: {outcome.counts == outcome.truth}, gaps: {len(outcome.gaps)}",
     )

@@ -196,5 +196,5 @@ def find_programs(packaged: Path = PACKAGED) -> Path:
         return servers[-1]
     on_path = shutil.which("postgres")
     if on_path is None:
-        raise PostgresError("there is no PostgreSQL server on this machine: `make system-packages` installs Debian's")
+        raise PostgresError("no PostgreSQL server is installed; `make system-packages` installs Debian's")
     return Path(on_path).resolve().parent

@@ -27,7 +27,7 @@ Manifest = dict[str, Any]
 def tool(wanted: GoTool) -> Path:
     """Returns the path of the tool. Skips the test if the tool was not built."""
     if not wanted.path.exists():
-        pytest.skip(f"{wanted.name} is not built: run `make chart-tools`")
+        pytest.skip(f"{wanted.name} is not built; to build it, run `make chart-tools`")
     return wanted.path
 
 
