@@ -56,7 +56,7 @@ def test_the_page_of_promises_names_every_section() -> None:
         ("metrics", ["up gauge", "up{kafka_cluster}"], "metrics: 'up{cluster}' is gone"),
         ("metrics", ["up counter", "up{cluster}"], "metrics: 'up gauge' is gone"),
         ("commands", [], "commands: 'watch' is gone"),
-        ("MCP", ["tool", "tool needs cluster", "tool needs group"], "MCP: 'tool needs group' is a new need"),
+        ("MCP", ["tool", "tool needs cluster", "tool needs group"], "MCP: 'tool needs group' is a new requirement"),
     ],
 )
 def test_a_change_that_breaks_somebody_is_reported(title: str, names: list[str], complaint: str) -> None:

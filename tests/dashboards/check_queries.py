@@ -33,10 +33,10 @@ class QueryRefusedError(Exception):
 
 
 def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
-    """Returns a line for each query that fails, whose result lacks a label of the legend, or that has no result
-    although it should have one. `given`: values of variables. A query variable that is not in `given` takes all its
-    values. A text variable that is not in `given` takes its default; without a default, the first value of the label
-    that has the variable's name."""
+    """Returns a line for each query that Prometheus refuses, for each query that has no result but should have one, and
+    for each label of a legend that the query's result lacks. `given`: values of variables, keyed by name. A query
+    variable that is not in `given` takes all its values. A text variable that is not in `given` takes its default, or,
+    without a default, the first value of the label that has the variable's name."""
     boards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
     return failures_of(boards, asking(url), given or {})
 
@@ -49,8 +49,9 @@ def says_so(panel: Json, where: str) -> bool:
 def failures_of(
     boards: Sequence[Json], ask: Ask, given: Mapping[str, str], may_be_empty: Callable[[Json, str], bool] = says_so
 ) -> list[str]:
-    """Returns the lines of `failures` for these dashboards only. `may_be_empty` gets the panel and the place of the
-    query, such as "Kafka transactions / Overview: Age of the data: A"."""
+    """Returns the lines of `failures` for these dashboards only. `may_be_empty` returns True if a query may have no
+    result. It gets the panel and the place of the query, such as "Kafka transactions / Overview: Age of the data:
+    A"."""
     found: list[str] = []
     for board in boards:
         values = values_of(board, ask, given)

@@ -22,7 +22,7 @@ from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, movin
 from tests.helpers.stores import NOW_MS, Id, client_of, open_id
 
 Series = dict[str, list[dict[str, str]]]
-"""The labels of every series, by the name of its metric."""
+"""A mapping from each metric's name to the labels of each of its series."""
 NOT_OURS: Series = {"up": [{"job": "txnscope", "instance": "a:8080"}]}
 """Series that Prometheus itself adds for every scrape."""
 

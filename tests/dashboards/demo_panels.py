@@ -1,4 +1,4 @@
-"""Lists the queries of the dashboards that have no result in `make demo-full`, with the reasons. The demo makes nearly
+"""Lists the dashboard queries that have no result in `make demo-full`, with the reasons. The demo makes nearly
 everything that the dashboards show. So a panel that is empty in the demo, and not in this list, is broken."""
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from deploy.demo.scenarios import REFUNDS_ID
 from tests.dashboards.check_queries import Json, asking, failures_of
 
 GIVEN: Final = {"transactional_id": REFUNDS_ID}
-"""Values of variables that the user types."""
+"""Values for the dashboard variables into which a user types."""
 
-_HANGS: Final = "the id hangs, so that its coordinator has no open transaction of the id"
+_HANGS: Final = "the transaction of the id hangs, so the id's coordinator has no open transaction of it"
 _NO_OTLP: Final = "the demo sends nothing to an OpenTelemetry endpoint"
 EMPTY_IN_DEMO: Final = {
     "Overview: Canary: transactions run: B": "every partition of the transaction log has a leader",
@@ -26,7 +26,7 @@ EMPTY_IN_DEMO: Final = {
     "Pipeline: Requests to the OpenTelemetry endpoint: A": _NO_OTLP,
     "Pipeline: What the OpenTelemetry endpoint never gets: A": _NO_OTLP,
 }
-"""The reason for an empty result, by the place of the query: dashboard, panel, letter of the query."""
+"""The reasons for empty results. The key is the place of the query: dashboard, panel, letter of the query."""
 
 
 def boards() -> dict[str, Json]:

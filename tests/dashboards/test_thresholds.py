@@ -41,8 +41,8 @@ def test_every_threshold_is_one_of_the_constants() -> None:
 
 
 def fires_from(expr: str) -> set[float]:
-    """Returns the numbers with which the alert's expression compares. The comparison of a count with `> 0` is returned
-    as 1."""
+    """Returns the numbers with which the alert's expression compares values. For `> 0`, returns 1, the first count
+    above 0."""
     compared = re.findall(r"(>=|>|<|==) (?:time\(\) - )?([0-9.]+)", expr)
     return {1.0 if (sign, number) == (">", "0") else float(number) for sign, number in compared}
 
@@ -57,5 +57,5 @@ def test_a_panel_changes_its_colour_where_its_alerts_fire() -> None:
             reported += 1
             fires = set().union(*map(fires_from, expressions[name]))
             turns = steps_of(panel) | ({0.0} if panel["title"] == "Service answers" else set())
-            assert fires & turns, f"{panel['title']}: {turns}; {name} compares with {fires}"
+            assert fires & turns, f"{panel['title']} changes its colour at {turns}, but {name} compares with {fires}"
     assert reported > 20

@@ -61,7 +61,7 @@ def variables() -> set[str]:
 
 
 def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
-    """Yields the mounts of files and folders of the repository. A named volume is not one of them."""
+    """Yields the mounts of files and folders of the repository. Leaves out named volumes."""
     for volume in service.get("volumes", ()):
         source, target, *mode = volume.split(":")
         if source.startswith("."):
@@ -69,8 +69,8 @@ def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
 
 
 def behind(service: Mapping[str, Any], path: str) -> Path:
-    """Returns the path on the host that is mounted at this path of the container. Raises AssertionError if there is
-    none."""
+    """Returns the path on the host that is mounted at this path of the container. Raises AssertionError if nothing is
+    mounted there."""
     for mount in mounts(service):
         if PurePosixPath(path).is_relative_to(mount.target):
             return mount.source / PurePosixPath(path).relative_to(mount.target)

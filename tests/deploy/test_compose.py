@@ -53,8 +53,8 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def ours(environment: dict[str, str]) -> dict[str, str]:
-    """Returns the variables that txnscope reads, except the path of its settings file, which is different in the
-    container."""
+    """Returns the variables that txnscope reads, except the one with the path of the settings file. This path is
+    different in the container."""
     return {name: value for name, value in environment.items() if name.startswith(ENV_PREFIX) and name != CONFIG}
 
 

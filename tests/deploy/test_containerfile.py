@@ -57,7 +57,7 @@ def test_an_image_runs_as_an_unprivileged_user(name: str) -> None:
     users = [user for stage in lineage(name) for user in stage.all("USER")]
     assert users == ["10001:10001"]
     assert compose()["services"][name]["user"] == users[-1]
-    assert not any(stage.all("RUN") for stage in lineage(name)), "the user of the image may not install anything"
+    assert not any(stage.all("RUN") for stage in lineage(name)), "the stages of the image must run no command"
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -111,7 +111,7 @@ def test_an_image_is_built_with_extras_of_the_project(name: str) -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     both = {extra for one in OURS for extra in extras(one)}
     assert set(extras(name)) <= known.keys()
-    assert known.keys() - both == {"demo"}, "an extra that is in neither image"
+    assert known.keys() - both == {"demo"}, "every extra except demo must be in an image"
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -139,7 +139,7 @@ def test_copied_files_exist_and_are_not_ignored_by_the_build() -> None:
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert set(packages["packages"]) <= set(let_in)
     assert DOCS.resolve().relative_to(ROOT).as_posix() in let_in, (
-        "the guide of the service is a symbolic link to docs/, which must be copied, too"
+        "the guide of the service is a symbolic link to docs/, so docs/ must be copied, too"
     )
 
 

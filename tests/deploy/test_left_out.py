@@ -58,8 +58,8 @@ def test_spark_runs_a_query_like_ours_on_the_jars_that_are_left(tmp_path: Path) 
 
 @pytest.mark.parametrize("pattern", [*JARS, *NATIVE, *INSIDE])
 def test_spark_has_each_jar_that_is_left_out_or_changed(pattern: str) -> None:
-    """If Spark drops or renames a jar, its pattern matches nothing, and the image keeps the renamed jar without an
-    error."""
+    """If Spark drops or renames a jar, the pattern for this jar matches nothing, and the image keeps the renamed jar
+    without an error."""
     assert any(left_out.is_of(path.name, pattern) for path in (SPARK / "jars").glob("*.jar"))
 
 

@@ -40,8 +40,8 @@ def flag(service: str, name: str) -> str:
 
 
 def serves(target: str, *, on: str) -> bool:
-    """Returns whether `host:port`, as the container `on` resolves it, is a published port of a container. Raises
-    KeyError if no container has this name."""
+    """Returns whether a container publishes the port of `target` (`host:port`). The host is the name of the container,
+    or `localhost` for the container `on`. Raises KeyError if no container has this name."""
     host, _, port = target.rpartition(":")
     name = on if host == "localhost" else host
     return int(port) in [container for _, _, container in published(SERVICES[name])]
@@ -90,7 +90,8 @@ def test_prometheus_and_alertmanager_read_the_mounted_files() -> None:
 
 
 def test_prometheus_finds_only_rule_files() -> None:
-    """The same folder has the rules for the Prometheus Operator, with which Prometheus would not start."""
+    """The same folder also has the rules in the form of the Prometheus Operator. Prometheus would not start with that
+    file."""
     found = rule_files()
     assert [path.name for path in found] == ["txnscope.rules.yml"]
     assert all(set(read_yaml(path)) == {"groups"} for path in found)

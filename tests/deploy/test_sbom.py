@@ -37,7 +37,7 @@ def test_the_document_has_the_schema_and_every_kind_of_component(tmp_path: Path)
 
 
 def test_a_jar_is_known_by_its_own_coordinates_or_by_its_name(tmp_path: Path) -> None:
-    """A shaded jar contains the coordinates of its inner libraries, too."""
+    """A shaded jar also contains the coordinates of its inner libraries."""
     with zipfile.ZipFile(tmp_path / "outer-1.2.jar", "w") as jar:
         for artifact in ("inner", "outer"):
             text = f"#made\ngroupId=org.{artifact}\nartifactId={artifact}\nversion=9\n"

@@ -24,7 +24,7 @@ from tests.helpers.waiting import LIMIT_S
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 MAKEFILE: Final = (ROOT / "Makefile").read_text("utf-8")
 APACHE_2: Final = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
-"""SHA-256 of the licence as its authors publish it."""
+"""SHA-256 of the Apache License 2.0 as its authors publish it."""
 
 
 def test_tools_that_build_and_lock_are_in_the_lock_by_hash() -> None:
@@ -37,8 +37,8 @@ def test_tools_that_build_and_lock_are_in_the_lock_by_hash() -> None:
 
 
 def test_packages_are_installed_by_hash_or_from_this_repository() -> None:
-    """Without build isolation, hatchling from the lock builds the project. With build isolation, pip would use the
-    registry."""
+    """Without build isolation, hatchling from the lock builds the project. With build isolation, pip would get
+    hatchling from the registry."""
     installs = re.findall(r"^\t.*pip\b.* install .*$", MAKEFILE, re.MULTILINE)
     installs += [
         line for name in ("build-service", "build-job") for stage in lineage(name) for line in stage.all("RUN")

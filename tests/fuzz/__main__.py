@@ -72,7 +72,8 @@ def _tell(total: Checked, seconds: float) -> int:
     )
     if share < FEWEST_RIGHT and total.inputs > GROUP:
         print(
-            f"fewer than {FEWEST_RIGHT:.0%} have a right checksum, so too little damage reaches the decoder of records"
+            f"fewer than {FEWEST_RIGHT:.0%} of the inputs have a right checksum, so too little damage reaches the"
+            " decoder of records"
         )
         return 1
     return 1 if total.faults else 0

@@ -101,8 +101,8 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def _outcomes(inputs: Sequence[Input]) -> list[str]:
-    """Checks that the decoder and its scalar form return the same for the inputs. Then reads the inputs as executors
-    do, and checks every record and reject. Returns the outcome of each input."""
+    """Checks that the columnar and the scalar decoder return the same for the inputs. Then reads the inputs as
+    executors do, and checks every record and reject. Returns the outcome of each input."""
     assert_same_as_scalar([Chunk(p, one.lo, one.hi, one.log) for p, one in enumerate(inputs)])
     batch = _read(inputs)
     runs: list[list[Run]] = [[] for _ in inputs]
@@ -142,15 +142,18 @@ def _outcome(one: Input, runs: Sequence[Run], rejected: dict[int, str]) -> str:
 
 
 def _place(one: Input) -> str:
-    return f"mutated {one.bad} at byte {one.position_of_bad}, which claims to end at {one.claimed_end}: {one.begins}"
+    return (
+        f"the mutated batch is at byte {one.position_of_bad}, claims to end at byte {one.claimed_end}, and has the"
+        f" offsets {one.bad}; all batches (byte, offset): {one.begins}"
+    )
 
 
 def _is_lost(one: Input, offset: int) -> bool:
-    """Returns whether the mutated batch has a wrong length that hides the batch at `offset`, which comes later.
+    """Returns whether the mutated batch has a wrong length that hides a later batch, the one at `offset`.
 
     Readers find a batch by the lengths of the batches before it, or by the next offset, which they request from the
-    broker. So a wrong length hides each batch inside the claimed length. If an offset is wrong, too, or if the bytes at
-    the claimed end look like the next batch, all later batches count as hidden.
+    broker. So a wrong length hides each batch inside the claimed length. If the first or last offset of the mutated
+    batch is wrong, too, or if the bytes at the claimed end look like the next batch, all later batches count as hidden.
     """
     if offset < one.bad[1] or one.claimed_end == one.end_of_bad:
         return False
@@ -169,19 +172,20 @@ def _base(one: Input, position: int) -> int:
 
 
 def _holds_nothing(one: Input) -> bool:
-    """Returns whether the header of the batch claims control records, or no records."""
+    """Returns whether the header of the mutated batch says that the batch has control records, or no records."""
     header = one.log[one.position_of_bad :][:HEADER_SIZE]
     return bool(header[22] & CONTROL) or header[57:61] == bytes(4)
 
 
 def _is_elsewhere(one: Input) -> bool:
-    """Returns whether the batch has a wrong length, and a base offset at or above the end of the read range. A reader
-    takes such a batch for a hole that compaction left."""
+    """Returns whether the mutated batch has a wrong length, and a base offset at or above the end of the read range. A
+    reader takes such a batch for a hole that compaction left."""
     return one.claimed_end != one.end_of_bad and _base(one, one.position_of_bad) >= one.hi
 
 
 def _read(inputs: Sequence[Input]) -> LogBatch:
-    """Reads all ranges to their ends, from a simulated broker. Returns the batch that the driver decodes."""
+    """Reads all ranges to their ends, from a simulated broker. Returns the LogBatch that the driver decodes from the
+    result."""
     ranges = [
         RangeRead(p, "topic", 0, one.lo, one.hi, 1, 0, one.lo, one.hi, 0, 0, 0, None) for p, one in enumerate(inputs)
     ]
@@ -194,7 +198,7 @@ def _read(inputs: Sequence[Input]) -> LogBatch:
         wanted = asked["topic"]
         rounds += 1
         if rounds > MOST_ROUNDS:
-            raise Hung(f"{rounds} rounds, and still asking for {wanted[:3]}")
+            raise Hung(f"{rounds} fetches, and the reader still asks for {wanted[:3]}")
         return [
             Fetched("topic", w.partition, 0, inputs[w.partition].hi, -1, 0, _from(inputs[w.partition], w.offset))
             for w in wanted

@@ -44,7 +44,7 @@ STARTS = (0, 7, 1_000, 2**40, 2**63 - 2**31 - 100)
 
 
 class Good(NamedTuple):
-    """A record of a good batch, which must be decoded."""
+    """A record that must be decoded, because its batch is not mutated."""
 
     transactional_id: bytes
     producer_id: int
@@ -54,9 +54,10 @@ class Good(NamedTuple):
 class Input(NamedTuple):
     """The log of one partition.
 
-    - `begins`: (position, offset) of every batch and of the end, before the mutation.
+    - `begins`: (position, offset) of the beginning of every batch, and of the end of the log. The offsets are those
+      before the mutation.
     - `good`: the record at each offset of the batches before and after the mutated one.
-    - `bad`: the offsets of the mutated batch.
+    - `bad`: the first offset of the mutated batch, and the first offset after it.
     - `claimed_end`: the position at which the mutated batch ends according to its length field.
     - `crc_is_right`: whether the checksum fits the bytes up to `claimed_end`.
     """
@@ -87,7 +88,7 @@ class Input(NamedTuple):
 
 @cache
 def _good() -> tuple[tuple[bytes, Good], ...]:
-    """Returns batches of one record at offset 0, each for a different id."""
+    """Returns good batches and their records: one record in each batch, at offset 0, each of a different id."""
     found = []
     for number in range(240):
         status = number % 6
@@ -171,8 +172,8 @@ _PLACES = {name: (sum(s for _, s in HEADER[:index]), size) for index, (name, siz
 
 
 def _mutate_fields(rng: Random, one: Batch) -> dict[str, bytes]:
-    """Changes the header, a record, or parts of a key or value of the batch. Returns, by name, the new bytes of the
-    header fields that `Batch.encode` would overwrite."""
+    """Changes the header, a record, or parts of a key or value of the batch. Returns the new bytes, keyed by field
+    name, of the header fields that `Batch.encode` would overwrite."""
     place = rng.random()
     if place < 0.2 or not one.records:
         return _mutate_header(rng, one)

@@ -1,7 +1,7 @@
 """Splits record batches of the transaction log into fields, and joins the fields again.
 
-The code follows the specification, and is independent of the decoder. When a batch is joined, counts and sizes are
-computed, unless a mutation has set them.
+The code follows the specification, and is independent of the decoder. When a batch is joined, its length, its checksum,
+and the sizes of records, keys and values are computed, except for sizes that a mutation has set.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIZES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
 @dataclass(slots=True)
 class Piece:
-    """A field: its name, its type (which mutations know), and its bytes."""
+    """A field: its name, its type (`bytes`, or a type of integer), and its bytes."""
 
     name: str
     kind: str
@@ -47,7 +47,8 @@ class Piece:
 
 @dataclass(slots=True)
 class Record:
-    """A record of a batch. `key` and `value` are None if null. `given` has the sizes that a mutation has set."""
+    """A record of a batch. `key` and `value` are None if null. `given` has the sizes that a mutation has set, keyed by
+    name."""
 
     head: list[Piece]
     key: list[Piece] | None
@@ -107,7 +108,7 @@ def _maybe(pieces: list[Piece] | None) -> list[Piece] | None:
 
 
 class _Reader:
-    """Reads healthy bytes field by field."""
+    """Reads bytes that were not mutated, field by field."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0

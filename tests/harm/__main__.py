@@ -69,9 +69,9 @@ def main() -> int:
 
 
 def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, bool]]:
-    """Yields each section of the page as soon as its figures are measured, and whether its figures are good: the limits
-    are kept, the counts are exact, and the log has no tracebacks or, under starvation, nothing was restarted and no
-    finding is wrong."""
+    """Yields (section of the page, whether its figures are good) as soon as the figures are measured. Figures are good
+    if the limits are kept, the counts are exact and the store has no data gap. Besides, the log of a killed or frozen
+    application must have no tracebacks; under starvation, nothing may be restarted, and no finding may be wrong."""
     for when, how in product(options.when, options.how):
         with TemporaryDirectory(prefix="txnscope-harm-") as directory:
             measure = _during_first_reads if when == FIRST_READ else _amid
@@ -84,8 +84,8 @@ def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -
 
 
 def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path) -> Iterator[Series]:
-    """Yields one series, whose rounds all harm the same application. The counts of transactions are compared after the
-    last round."""
+    """Yields one series, whose rounds all harm the same application. After the last round, the counts of transactions
+    are compared with those of the transaction log."""
     rounds = []
     with (
         Broker(version, free_port(), folder / "kafka") as broker,
@@ -109,7 +109,7 @@ def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]],
 def _during_first_reads(
     version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path
 ) -> Iterator[Series]:
-    """Yields the series so far after each round, so that the figures are kept if the run is ended early.
+    """After each round, yields the series of all rounds so far, so that the figures are kept if the run is ended early.
 
     In each round, a new application reads a log of millions of records into an empty store. The processes are harmed
     when a part of the log has been stored. At the end of the round, the store must equal the store of an undisturbed
@@ -151,7 +151,7 @@ def _loaded(broker: Broker, *, is_loaded: bool) -> Iterator[None]:
 
 @contextmanager
 def _tool(version: str, broker: Broker, folder: Path) -> Iterator[Broker]:
-    """Yields a broker whose tools print JSON: `broker` itself, if its version has such tools."""
+    """Yields a broker whose tools print JSON: `broker` itself if its version has such tools, otherwise a new broker."""
     if version == VERSIONS[0]:
         yield broker
         return

@@ -10,13 +10,13 @@ _KAFKA = ", Kafka "
 _HEAD = """# Processes that are killed or frozen
 
 Written by `python -m tests.harm --report docs/killed-and-frozen.md` (part of `make soak`), on two cores, shared with
-the broker and the clients. Every process of `txnscope watch` is watched by another one, which notices when it dies, or
-when its work stands still ([why and how](adr/0009-progress-keeps-the-lease.md)).
+the broker and the clients. Every process of `txnscope watch` is watched by another one, which notices if the watched
+process dies, or if its work stands still ([why and how](adr/0009-progress-keeps-the-lease.md)).
 
-- **Killed**: SIGKILL, as the kernel does it where memory runs out. **Frozen**: SIGSTOP, never continued.
+- **Killed**: SIGKILL, as the kernel sends it if memory runs out. **Frozen**: SIGSTOP, never continued.
 - **Standstill**: the longest time in which some source was not read, or the service did not answer.
-- The supervisor was started again by the test, a second after its end, as systemd or a container's runtime does it.
-- A frozen Python daemon or fork server is not missed while nothing has to be forked ("not needed").
+- The test restarted the supervisor a second after it had ended, as systemd or a container runtime would.
+- While nothing has to be forked, nobody notices that a Python daemon or fork server is frozen ("not needed").
 """
 
 

@@ -25,7 +25,7 @@ UNNOTICED_S: Final = 45.0
 example, a daemon forks workers only if there are too few."""
 
 _UNDER_WAY_S: Final = 1.0
-"""Time (s) after the harm. Within this time, the application may still store data that it read before the harm."""
+"""Time (s) after the harm during which the application may still store data that it read before the harm."""
 
 
 class Round(NamedTuple):
@@ -96,8 +96,9 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     gone_s: float | None = None
 
     def look() -> tuple[list[psutil.Process], dict[str, float]]:
-        """Returns the remaining victims, and by source the seconds from the end of the harm to the last progress. The
-        harm ends when the victims are gone, or after UNNOTICED_S."""
+        """Returns the remaining victims, and a mapping from each source, and SERVICE, to the seconds from the end of
+        the harm to the last progress. The harm ends _UNDER_WAY_S after the victims are gone, or, if they stay,
+        _UNDER_WAY_S after UNNOTICED_S."""
         nonlocal gone_s
         there = still_running(victims)
         elapsed_s = time.time() - began_s

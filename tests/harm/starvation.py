@@ -28,13 +28,13 @@ IDS: Final = ("starved-0", "starved-1", "starved-2")
 _FRESH_S: Final = 3.0
 
 Key = tuple[str, int, int, int]
-"""An entry: topic, partition, producer id, start offset."""
+"""The key of an entry: topic, partition, producer id, start offset."""
 
 
 class Outcome(NamedTuple):
     """The outcome of a starvation.
 
-    - `oldest_s`: the greatest age of the data of a source.
+    - `oldest_s`: the greatest age (s) that the data of a source had.
     - `caught_up_s`: seconds from the end of the starvation until all sources were fresh, and all hanging transactions
       were found.
     - `wrong`: entries that were confirmed as hanging, but do not hang.
@@ -118,7 +118,7 @@ def reported(outcome: Outcome) -> Sequence[str]:
     return (
         f"{outcome.hangs} hanging transactions injected and found, {len(outcome.wrong)} false findings",
         f"greatest age of a source's data: {outcome.oldest_s:.1f} s",
-        f"caught up {outcome.caught_up_s:.1f} s after the end",
+        f"caught up {outcome.caught_up_s:.1f} s after the end of the starvation",
         f"processes started again: {outcome.restarts}",
         f"counts exact: {outcome.counts == outcome.truth}, gaps: {len(outcome.gaps)}",
     )

@@ -40,8 +40,8 @@ _COMMANDS: Final = {
     SERVICE: "service.cli serve",
 }
 _SHOWN_AS: Final = {PLANNER: "python_streamin", DAEMON: "worker", WORKER: "worker"}
-"""By kind, the name that a Python process of Spark gives itself. Most of these processes are forked, and have the
-command line of the fork server."""
+"""A mapping from kind to the name that a Python process of Spark gives itself. Most of these processes are forked, and
+have the command line of the fork server."""
 _RESTART_S: Final = 1.0
 
 
@@ -78,7 +78,7 @@ class Watch(Ingest):
         return found
 
     def as_of_ms(self) -> dict[str, int]:
-        """Returns, by source, the time up to which the source was read, or 0 if it was never read."""
+        """Returns a mapping from source to the time up to which the source was read, or to 0 if it was never read."""
         seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
         return {source: seen.get(source, 0) for source in (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)}
 

@@ -32,7 +32,7 @@ WHO: Final = {
     "admin": ["admin"],
     "scraper": ["metrics"],
 }
-"""The roles of each key, by the name of the key."""
+"""A mapping from the name of each key to its roles."""
 
 
 class Guarded:

@@ -82,9 +82,8 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Returns a mark that runs a test on `version`. If TXNSCOPE_TEST_TURN is odd, the test runs on the other one of the
-    two VERSIONS, unless `version` is not one of the two. If TXNSCOPE_TEST_VERSIONS is set, the test runs on all
-    VERSIONS."""
+    """Returns a mark that runs a test on `version`. If TXNSCOPE_TEST_TURN is odd and `version` is one of the two
+    VERSIONS, the test runs on the other one. If TXNSCOPE_TEST_VERSIONS is set, the test runs on all VERSIONS."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (_in_turn(version),))
 
 
@@ -109,8 +108,8 @@ def _in_turn(version: str) -> str:
 def free_port() -> int:
     """Returns the first of two neighboring free ports, for a broker and its controller.
 
-    No other process takes a port before the broker starts. The kernel uses only higher ports for outgoing connections,
-    and each test process has its own part of the range.
+    No other process takes the ports before the broker starts: the kernel uses only higher ports for outgoing
+    connections, and each test process has its own part of the range.
     """
     first = _PORTS.start + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * _PORTS_EACH
     while True:
@@ -209,8 +208,8 @@ def connect(bootstrap: str) -> KafkaClient:
 
 
 def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]]) -> None:
-    """Assigns the replicas of `order` (by topic and partition). Then elects the first replica of each partition as its
-    leader, as an operator does to move load."""
+    """Assigns the replicas in `order`, a mapping from topic to a mapping from partition to replicas. Then elects the
+    first replica of each partition as its leader, as an operator does to move load."""
     by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
     by_topic = ElectLeadersRequest.TopicPartitions
     reassigned = [
@@ -260,8 +259,8 @@ def describe_transaction(bootstrap: str, transactional_id: str) -> Described:
 
 
 def kafka_transactions(broker: Broker, *arguments: str) -> list[dict[str, str]]:
-    """Returns the rows that `kafka-transactions.sh` prints, as values by column. `arguments`: the command of the
-    tool and its flags, such as `"list"`, or `"describe", "--transactional-id", ID`."""
+    """Returns the rows that `kafka-transactions.sh` prints, each a mapping from column to value. `arguments`: the
+    command of the tool and its flags, such as `"list"`, or `"describe", "--transactional-id", ID`."""
     printed = broker.tool(
         "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments
     )

@@ -41,7 +41,8 @@ class Authority:
         """Returns a file with the key and the certificate of `name`, in the form of Java's PEM stores. The
         certificate is also valid for servers at localhost and 127.0.0.1.
 
-        `life` counts from now on; if it is negative, the certificate has expired. `key_password` encrypts the key.
+        `life` is the time from now until the certificate expires; if it is negative, the certificate has expired.
+        `key_password` encrypts the key.
         """
         key, request, certificate, both = (self._directory / f"{name}.{end}" for end in ("key", "csr", "crt", "pem"))
         unlocked = [] if key_password is None else ["-passin", f"pass:{key_password}"]

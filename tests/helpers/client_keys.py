@@ -62,8 +62,8 @@ def main() -> None:
 
 
 def document() -> dict[str, dict[str, Any]]:
-    """Returns, by key: the clients and versions that know the key; its values, if they are a closed set; and how
-    txnscope treats the key."""
+    """Returns a mapping from each key to the clients and versions that know the key; its values, if they are a closed
+    set; and how txnscope treats the key."""
     found: dict[str, dict[str, Any]] = {}
     for version in sorted(VERSIONS):
         for client in CLIENTS:

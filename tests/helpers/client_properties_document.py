@@ -63,7 +63,7 @@ class staged:  # noqa: N801  # used like a function
 
 
 def recorded() -> dict[str, tuple[str, str]]:
-    """Returns, by input, the two outcomes in the document: with Kafka's tool, and with txnscope."""
+    """Returns a mapping from each input to its two outcomes in the document: with Kafka's tool, and with txnscope."""
     rows = _table(DOCUMENT.read_text("utf-8")).splitlines()
     cells = [[cell.replace("\\|", "|") for cell in re.split(r" (?<!\\)\| ", row[2:-2])] for row in rows]
     return {shown: (kafka, ours) for shown, kafka, ours in cells}
@@ -80,8 +80,8 @@ def line(row: Row, kafka: str, ours: str) -> str:
 
 
 def by_kafka(stage: Stage, row: Row) -> str:
-    """Returns the outcome of a row with one of Kafka's tools. The tool is `kafka-topics.sh`. If the file names the
-    servers, the tool is `kafka-producer-perf-test.sh`, which needs no flag for servers."""
+    """Returns the outcome of a row with one of Kafka's tools. If the file names the servers, the tool is
+    `kafka-producer-perf-test.sh`, which needs no flag for servers. Otherwise, the tool is `kafka-topics.sh`."""
     file, servers = stage.properties(row, _PATIENCE), stage.servers(row)
     if servers is not None:
         tool = [
@@ -102,7 +102,7 @@ def by_kafka(stage: Stage, row: Row) -> str:
         return CONNECTS
     causes = [one for one in _CAUSE.findall(said) if _SAYS_NOTHING not in one]
     reported = [one.partition(" : ")[2] for one in said.splitlines() if one.startswith("Error while executing")]
-    return f"fails: {_short(stage.masked((causes or reported or said.strip().splitlines()[-1:] or ['no word'])[-1]))}"
+    return f"fails: {_short(stage.masked((causes or reported or said.strip().splitlines()[-1:] or ['no output'])[-1]))}"
 
 
 def by_doctor(stage: Stage, row: Row) -> str:

@@ -120,7 +120,7 @@ ROWS: Final = (
         f"{_FILE}config.providers.file.param.allowed.paths=SEC\n{SASL}{_login(_IN_FILE)}",
     ),
     Row(
-        "`param.allowed.paths` without it",
+        "`param.allowed.paths` without the folder of the file",
         "clear",
         f"{_FILE}config.providers.file.param.allowed.paths=/usr\n{SASL}{_login(_IN_FILE)}",
     ),
@@ -304,8 +304,8 @@ class Stage:
 
 
 def pkcs12_of_java(trusted: Path) -> None:
-    """Makes trust stores of both kinds in the folder of `trusted` with keytool. Java does not trust the certificates in
-    stores that OpenSSL makes."""
+    """Makes a PKCS12 and a JKS trust store in the folder of `trusted`, with keytool. Java does not trust the
+    certificates in stores that OpenSSL makes."""
     for ending, store_type in ((".p12", "PKCS12"), (".jks", "JKS")):
         flags = ["-noprompt", "-alias", "authority", "-file", str(trusted), "-storetype", store_type]
         where = ["-keystore", str(trusted.with_suffix(ending)), "-storepass", STORE_PASSWORD]

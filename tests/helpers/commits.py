@@ -13,8 +13,8 @@ _LOADING = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_
 
 
 def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commits the offsets, given by topic and partition. Repeats the commit until the group has a coordinator. Raises
-    KafkaException if the commit fails for another reason."""
+    """Commits the offsets, which are keyed by (topic, partition). Repeats the commit until the group has a coordinator.
+    Raises KafkaException if the commit fails for another reason."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
 
     def is_committed() -> bool:

@@ -1,5 +1,5 @@
 """Writes docs/compatibility.md from the records of runs on each version of Kafka: `python -m
-tests.helpers.compatibility_document`. `make matrix` renews the records, and the document after each version."""
+tests.helpers.compatibility_document`. `make matrix` renews the records, and after each version also the document."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def built(tool: GoTool) -> Path:
     if tool.path.exists():
         return tool.path
     if shutil.which("go") is None:
-        raise ToolMissing(f"{tool.name} is built by Go (1.21 or newer), and there is no `go` on PATH")
+        raise ToolMissing(f"Go (1.21 or newer) is needed to build {tool.name}, but there is no `go` on PATH")
     tool.path.parent.mkdir(parents=True, exist_ok=True)
     with (tool.path.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -82,7 +82,8 @@ def _build(tool: GoTool) -> None:
 
 def _write_module(tool: GoTool, folder: Path) -> None:
     """Writes a module that requires the tool. The tool's own module requires other modules of Kubernetes in version
-    v0.0.0. The written module replaces these by their published versions: v0.37.2 for v1.37.2."""
+    v0.0.0. The written module replaces these by their published versions, such as v0.37.2 if the tool has the version
+    v1.37.2."""
     described = json.loads(_go(tool, str(folder), "mod", "download", "-json", f"{tool.module}@{tool.version}"))
     theirs = Path(described["GoMod"]).read_text("utf-8")
     beside = sorted(set(re.findall(r"^\s*(k8s\.io/[a-z-]+) v0\.0\.0$", theirs, re.MULTILINE)))

@@ -9,8 +9,9 @@ _CUSTOMIZE = Path(__file__).parent / "other_host"
 
 
 class Host:
-    """A simulated host called `name`, whose wall clock is `ahead_s` ahead. A Python process that is started with
-    `environment` runs on this host, and so do its descendants, except the JVM. The file of the clock is in `folder`."""
+    """A simulated host called `name`, whose wall clock is `ahead_s` seconds ahead. A Python process that is started
+    with `environment` runs on this host, and so do its descendants, except the JVM. The file of the clock is in
+    `folder`."""
 
     def __init__(self, folder: Path, name: str, ahead_s: int = 0) -> None:
         self.name, self._clock = name, folder / f"{name}.clock"

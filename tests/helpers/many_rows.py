@@ -12,8 +12,7 @@ from tests.service.store.logs import NOW_MS
 
 
 def open_ids(engine: Engine, count: int) -> None:
-    """Inserts `count` open transactions of cluster 1. The first began at NOW_MS, the second one second earlier, and so
-    on."""
+    """Inserts `count` open transactions of cluster 1. Number n, counted from 0, began n seconds before NOW_MS."""
     blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | dict.fromkeys(schema.OF_APPLICATION)
     blank |= {"cluster_id": 1, "state": states.ONGOING}
     rows: list[dict[str, Any]] = [

@@ -58,8 +58,8 @@ _INTRODUCTION: Final = f"""\
 # Metrics
 
 `GET /metrics`, as text 0.0.4 or OpenMetrics 1.0 (by `Accept`), compressed if the scraper accepts it. This page is made
-from `service/metrics`: change it there, then `python -m tests.helpers.metrics_document`.
-Names: `service/metrics/catalogue.py`; values: `service/metrics/families.py`.
+from `service/metrics`: to change it, change the code, then run `python -m tests.helpers.metrics_document`. Names:
+`service/metrics/catalogue.py`; values: `service/metrics/families.py`.
 
 - Metrics with a label `cluster` are read from the store, at most once in {KEPT_MS / 1000:g} s.
 - Times are in seconds: the age is `time() - …`. 0 means that there is no such time: exclude it with `> 0`.
@@ -101,7 +101,7 @@ def _labels() -> dict[str, str]:
     shown = [name for state, name in states.NAMES.items() if state != states.EXPIRED]
     return {
         "cluster": "the name given with `--cluster`, or the Kafka cluster id",
-        "state": f"{_words(shown)}; of `kafka_txn_oldest_state_entry_timestamp_seconds` {_words(open_states)}",
+        "state": f"{_words(shown)}; for `kafka_txn_oldest_state_entry_timestamp_seconds`: {_words(open_states)}",
         "outcome": _words(["commit", "abort"]),
         "cause": _words(CAUSES),
         "within": _words(EXPIRES_WITHIN_MS),
@@ -109,12 +109,13 @@ def _labels() -> dict[str, str]:
         "judged": _words(["yes", "no"]),
         "source": f"`{SourceName.TRANSACTION_LOG}` (the transaction log), `{SourceName.PARTITIONS}`"
         f" (the data partitions), `{SourceName.LEDGER}` (every batch of chosen topics, with `--partitions all`)",
-        "reason": f"{_words(REASONS)}; of `{OTLP_DROPPED.name}` {_words(DropReason)}",
+        "reason": f"{_words(REASONS)}; for `{OTLP_DROPPED.name}`: {_words(DropReason)}",
         "kind": _words(Kind),
         "status": _words(Status),
         "topic, partition": "a data partition; `coordinator_partition` is a partition of `__transaction_state`",
         "finding": "id of the finding; `/clusters/{cluster}/findings/{finding}` is its page",
-        "transactional_id": "empty if a producer id has none; only for hanging and for the oldest open transactions",
+        "transactional_id": "empty if the producer id has no transactional id; only for hanging transactions and for"
+        " the oldest open ones",
         "owner": "the owner in the rule that applies (`[[rules]]`), or empty",
         "instance": "host and process id of a streaming application; without `honor_labels: true` in the scrape"
         " configuration, Prometheus calls this label `exported_instance`",

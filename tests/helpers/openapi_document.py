@@ -24,8 +24,8 @@ def declared_version() -> str:
 
 
 def document() -> str:
-    """Returns the document. Paths are in the order of the routes, and schemas in the order of their names: a change of
-    one route or schema changes one place in a diff."""
+    """Returns the document. Paths are in the order of the routes, and schemas in the order of their names, so that a
+    change of one route or schema is one place in a diff."""
     with TemporaryDirectory() as directory:  # a store needs an existing folder, but is not read here
         described = create_app(f"sqlite:///{directory}/store.db", declared_version()).openapi()
     described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))

@@ -29,17 +29,18 @@ _NOT_SPOKEN: Final = frozenset({27, 55, 60, 69, 75, 76, 77, 78, 79, 90})
 """API keys that these brokers do not support: WriteTxnMarkers, DescribeQuorum, DescribeCluster, ConsumerGroupDescribe,
 DescribeTopicPartitions, and those of share groups."""
 _NEWEST: Final = {1: 11, 2: 4, 3: 7, 9: 4, 10: 3, 15: 4, 16: 4}
-"""The newest supported version by API key: Fetch, ListOffsets, Metadata, OffsetFetch, FindCoordinator, DescribeGroups,
-ListGroups."""
+"""A mapping from API key to the newest version that these brokers support: Fetch, ListOffsets, Metadata, OffsetFetch,
+FindCoordinator, DescribeGroups, ListGroups."""
 
 
 @dataclass
 class OtherBrokers:
     """The answers of brokers without a transaction log. Tests change the fields while the proxy runs.
 
-    `has_log`: Metadata contains the topic. `list_fails`: ListTransactions returns an error. `unlisted`: ids that
-    ListTransactions omits. `described_as`: states that DescribeTransactions returns, by id. `last_timestamp_ms`: the
-    value that DescribeProducers returns in place of a timestamp. `has_features`: ApiVersions returns feature levels.
+    `has_log`: True if Metadata contains the topic. `list_fails`: True if ListTransactions returns an error. `unlisted`:
+    ids that ListTransactions omits. `described_as`: a mapping from id to the state that DescribeTransactions returns.
+    `last_timestamp_ms`: the value that DescribeProducers returns in place of a timestamp. `has_features`: True if
+    ApiVersions returns feature levels.
     """
 
     has_log: bool = False

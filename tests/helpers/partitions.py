@@ -75,7 +75,7 @@ def read(*entries: OpenEntry, partition: int = 0, at_ms: int = SINCE_MS + 1_000,
 
 
 def owner(name: bytes, partition: int = 0, producer_id: int = PID, state: int = ONGOING, **more: Any) -> Id:
-    """Returns an id whose open transaction began when the partition stalled, and lists the partition."""
+    """Returns an id whose open transaction began when the partition stalled, and includes the partition."""
     own = Id(name, state, start_ms=SINCE_MS, last_update_ms=SINCE_MS, producer_id=producer_id, timeout_ms=900_000)
     return own._replace(topics=(Participants("orders", (partition,)),))._replace(**more)
 

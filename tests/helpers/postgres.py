@@ -51,7 +51,7 @@ class Postgres:
     """A server, and new databases in it: `with Postgres() as server, server.database() as url`.
 
     By default the server is fast: it never syncs, and its files are in memory if there is space. With `is_durable`, the
-    server syncs as by default, and its files are on disk.
+    server syncs as PostgreSQL does by default, and its files are on disk.
     """
 
     def __init__(self, *, is_durable: bool = False) -> None:
@@ -169,8 +169,8 @@ class Postgres:
 
 
 def _new_home(*, in_memory: bool) -> tempfile.TemporaryDirectory[str]:
-    """Returns a new directory. With `in_memory`, the directory is in memory if there is enough space: a database has
-    300 files. Also removes directories that processes did not remove before they ended."""
+    """Returns a new directory. With `in_memory`, the directory is in memory if there is enough space, because a
+    database has 300 files. Also removes directories that processes did not remove before they ended."""
     has_room = in_memory and _SHARED.is_dir() and shutil.disk_usage(_SHARED).free >= _ROOM
     place = _SHARED if has_room else Path(tempfile.gettempdir())
     for home in place.glob(f"{_PREFIX}*"):
@@ -196,5 +196,5 @@ def find_programs(packaged: Path = PACKAGED) -> Path:
         return servers[-1]
     on_path = shutil.which("postgres")
     if on_path is None:
-        raise PostgresError("there is no PostgreSQL server on this machine: `make system-packages` installs Debian's")
+        raise PostgresError("no PostgreSQL server is installed; `make system-packages` installs Debian's")
     return Path(on_path).resolve().parent

@@ -15,7 +15,7 @@ EVERY_S = 30.0
 
 
 class Progress:
-    """Counts finished tests and files, under pytest-xdist those of all workers."""
+    """Counts finished tests and files. Under pytest-xdist, counts those of all workers."""
 
     def __init__(self) -> None:
         self._left: Counter[str] = Counter()
@@ -24,8 +24,8 @@ class Progress:
         self._running: dict[str, float] = {}
 
     def collect(self, ids: Iterable[str]) -> None:
-        """Sets the tests of the run. `collect` is called with the same tests once for every pytest-xdist worker. Calls
-        are ignored once a test has started."""
+        """Sets the tests of the run. Under pytest-xdist, `collect` is called for each worker, with the same tests.
+        After a test has started, calls are ignored."""
         if not self._done and not self._running:
             self._left = Counter(map(_file, ids))
             self._all = self._left.total()
@@ -46,7 +46,8 @@ class Progress:
         by_start = sorted(self._running.copy().items(), key=lambda file_and_start: file_and_start[1])
         running = ", ".join(f"{file.removeprefix('tests/')} ({_duration(now_s - start)})" for file, start in by_start)
         share = f"{self._done:,} of {self._all:,} tests done"
-        return f"{share}, {len(self._left) - len(by_start)} files not started; running: {running or 'none'}"
+        waiting = len(self._left) - len(by_start)
+        return f"{share}, {waiting} {'file' if waiting == 1 else 'files'} not started; running: {running or 'none'}"
 
 
 class ProgressPlugin:

@@ -64,7 +64,7 @@ class Proxies:
     addresses of all proxies. `proxies.misbehave(2, garbage)` lasts until `proxies.behave(2)`.
 
     - `host`: the address on which the proxies listen.
-    - `ports`: the port of each proxy, by broker; a broker that is not in `ports` gets any free port.
+    - `ports`: a mapping from broker to the port of its proxy; the proxy of any other broker gets a free port.
     - `name`: the host that clients see; it must be as long as "127.0.0.1".
     - `rewrite`: changes every response.
     """
@@ -139,8 +139,8 @@ class Proxies:
                 self._begin(self._pass_responses, node, broker, client, asked)
 
     def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
-        """Passes requests on to the broker. Stores the API key and version of each request in `asked`, by correlation
-        id."""
+        """Passes requests on to the broker. Stores the API key and version of each request in `asked`, keyed by
+        correlation id."""
         with suppress(OSError):
             while request := _frame(client):
                 api_key, version, correlation_id = _REQUEST.unpack_from(request)

@@ -12,5 +12,5 @@ def reason(said: Reason | str | None) -> Reason | None:
 
 
 def denied(topic: str, *operations: str) -> NoPermission:
-    """Returns the reason that a permission is missing: `operations` (default: READ) on a topic."""
+    """Returns a reason that says that a permission is missing: `operations` (default: READ) on a topic."""
     return NoPermission(topic, operations or (READ,))

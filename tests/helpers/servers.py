@@ -43,7 +43,7 @@ class Served:
     """The bytes that every client gets after it has sent something.
 
     - `more`: further bytes, sent every `then_every_s`. If `then_every_s` is None, the connection ends instead.
-    - `is_silent`: the server neither sends anything nor closes the connection.
+    - `is_silent`: True if the server neither sends anything nor closes the connection.
     - `sent`: the number of bytes sent so far.
     """
 

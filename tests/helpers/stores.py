@@ -148,8 +148,8 @@ def _run(partition: int, offset: int, one: Id) -> Run:
 
 
 def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
-    """Returns the facts that belong to the run: a step for each abort, with an unknown cause, and the minute with the
-    commits."""
+    """Returns the steps and the minute that belong to the run: a step for each abort, with an unknown cause, and the
+    minute that counts the commits."""
     aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
     steps = [Step(run.partition, run.transactional_id, NO_RECORD, aborted)] * one.aborts
     minute_ms = max(one.timestamp_ms, 0) // 60_000 * 60_000

@@ -12,7 +12,7 @@ from service.cli import main
 from tests.helpers.servers import serving_app
 
 Ask = Callable[..., tuple[int, str, str]]
-"""A function from a command and its arguments to (exit code, stdout, stderr)."""
+"""A function that runs a command with its arguments. It returns (exit code, stdout, stderr)."""
 
 
 def service_of(store_url: str) -> AbstractContextManager[str]:

@@ -53,7 +53,7 @@ def started(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(started: Path, then: str, *options: str) -> subprocess.Popen[str]:
-    """Starts pytest with a test that starts two processes, and then `waits` or `passes`."""
+    """Starts pytest with a test that starts two processes, and then waits or passes, as `then` says."""
     test = started.with_name("test_starts.py")
     test.write_text(STARTS)
     return subprocess.Popen(
@@ -145,7 +145,7 @@ def test_the_line_has_tests_done_and_the_files_that_run_longest_first() -> None:
     progress.start(TESTS[2], 10)
     progress.start(TESTS[0], 0)
     progress.finish(TESTS[0])
-    assert progress.line(95) == "1 of 4 tests done, 1 files not started; running: a.py (1 min 35 s), b.py (1 min 25 s)"
+    assert progress.line(95) == "1 of 4 tests done, 1 file not started; running: a.py (1 min 35 s), b.py (1 min 25 s)"
 
 
 def test_a_file_runs_until_its_last_test_ends() -> None:

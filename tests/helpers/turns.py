@@ -15,9 +15,9 @@ of Kafka alternate from run to run, so this number has to be odd: else a test wo
 
 
 def left_to_others(units: Iterable[str], turn: int | None) -> set[str]:
-    """Returns the units (ids of tests or files) that a run with the number `turn` skips: of each PARTS units in sorted
-    order all but one, or none if `turn` is None. The next runs execute the skipped units. So each run executes some of
-    neighboring units, such as the cases of one test."""
+    """Returns the units (ids of tests or files) that the run with the number `turn` skips. The run executes one of
+    every PARTS units in sorted order, and the next runs execute the others. So each run executes some of neighboring
+    units, such as the cases of one test. If `turn` is None, the run skips nothing."""
     if turn is None:
         return set()
     ordered = sorted(set(units))

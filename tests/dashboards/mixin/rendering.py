@@ -15,8 +15,8 @@ MIXIN: Final = FOLDER.parent / "mixin.libsonnet"
 
 
 def boards(**config: object) -> dict[str, Json]:
-    """Returns the dashboards by file name, rendered with `config` as `_config.txnscope`. Raises RuntimeError with
-    jsonnet's message if rendering fails."""
+    """Returns the dashboards, keyed by file name, as rendered with `config` as `_config.txnscope`. Raises RuntimeError
+    with jsonnet's message if rendering fails."""
     found: dict[str, Json] = _rendered("m.grafanaDashboards", config)
     return found
 

@@ -1,4 +1,4 @@
-"""Tests what each setting of the mixin changes, and that the error about a misspelt setting names it."""
+"""Tests what each setting of the mixin changes, and that the error about a misspelt setting names the setting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.dashboards.rules.files import ALERTS, FOLDER, NAMES, accepts, run
 README: Final = MIXIN.with_name("README.md")
 EXPORTED: Final = "exported_cluster"
 QUICK_TESTS: Final = ("applications", "hanging", "partitions", "service", "transactions")
-"""Names of the rule tests with short time series. promtool needs half a minute for the tests of all rules."""
+"""Names of the rule tests with short time series, which promtool runs fast. For all rule tests, it needs half a
+minute."""
 
 
 def write(folder: Path, groups: list[Json]) -> None:
@@ -31,7 +32,7 @@ def write(folder: Path, groups: list[Json]) -> None:
 
 
 def queries(board: Json) -> list[str]:
-    """Returns every query of the board: of panels, of variables, and of annotations, which mark alerts."""
+    """Returns every query of the board: those of its panels, its variables, and its annotations, which mark alerts."""
     of_variables = [one["query"] for one in board["templating"]["list"] if one["type"] == "query"]
     marks = [one["expr"] for one in board["annotations"]["list"]]
     return [target["expr"] for _, target in targets(board)] + of_variables + marks

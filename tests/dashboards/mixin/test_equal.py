@@ -68,5 +68,5 @@ def test_runbooks_are_shown_by_the_service_at_the_given_address() -> None:
 
 
 def _plain(groups: Any) -> Any:
-    """Returns the groups as they are read back from a file."""
+    """Returns the groups as they would be after they were written to a YAML file and read back."""
     return yaml.safe_load(yaml.safe_dump(json.loads(json.dumps(groups))))

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=4, help="time for which the demo runs (default: %(default)g)")
     parser.add_argument("--out", type=Path, default=PICTURES, help="directory (default: docs/boards)")
     parser.add_argument(
-        "--answers", type=Path, help="draw the answers in this file, which --keep wrote, without a demo"
+        "--answers", type=Path, help="run no demo, and draw the answers in this file, which --keep wrote"
     )
     parser.add_argument("--keep", type=Path, help="file for the answers")
     asked = parser.parse_args(arguments)

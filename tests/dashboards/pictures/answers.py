@@ -1,4 +1,4 @@
-"""Asks a Prometheus the queries of a dashboard, and returns what each panel shows, as JSON that board.js draws."""
+"""Runs the queries of a dashboard in Prometheus, and returns what each panel shows, as JSON that board.js draws."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Span(NamedTuple):
 
 
 def drawing(board: Json, ask: Ask, given: Mapping[str, str], span: Span) -> Json:
-    """Returns the title of the board, its panels with what they show, and the times after the start of `span` at which
-    alerts began to fire."""
+    """Returns the title of the board, its panels with what they show, and the Unix times, later than the start of
+    `span`, at which alerts began to fire."""
     values = values_of(board, ask, given)
     (marks,) = board["annotations"]["list"]
     fired = _range(ask, substituted(marks["expr"], values), span)

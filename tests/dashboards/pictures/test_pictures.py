@@ -1,5 +1,5 @@
-"""Tests that each panel of a dashboard is drawn at the place that the dashboard gives it. Answers of Prometheus are
-made up here."""
+"""Tests that each panel of a dashboard is drawn at the place that the dashboard gives it. The answers of Prometheus are
+made up."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NUMBERS: Final = {"le": ("0.1", "1", "+Inf"), "partition": ("0", "1")}
 
 
 def answer(path: str, parameters: Mapping[str, str]) -> Any:
-    """Returns an answer of Prometheus. A request for the values of a label gets one value. A query gets two series with
-    the labels of its first `by` clause (without one: `job` and `instance`), or three series if it groups by `le`
-    only."""
+    """Returns a made-up answer of Prometheus. A request for the values of a label gets one value. A query gets two
+    series with the labels of its first `by` clause (without a `by` clause: `job` and `instance`), or three series if it
+    groups by `le` only."""
     if path.startswith("label/"):
         return ["one"]
     grouped = re.search(r"by \(([^)]*)\)", parameters["query"])

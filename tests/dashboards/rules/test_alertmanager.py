@@ -1,5 +1,5 @@
-"""Tests the example configuration in a real Alertmanager: an outage mutes alerts about old data, and never a hanging
-transaction."""
+"""Tests the example configuration in a real Alertmanager: an outage mutes the alerts that depend on stale data, but
+never an alert about a hanging transaction."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ from tests.dashboards.rules.files import ALERTS, COMMITTED, FOLDER, WRAPPED
 def test_the_committed_files_equal_the_generated_ones() -> None:
     assert main(["--check"]) == 0
     for name, text in files(Links()).items():
-        assert (FOLDER / name).read_text("utf-8") == text, f"run `python -m dashboards.rules`: {name} differs"
+        assert (FOLDER / name).read_text("utf-8") == text, (
+            f"{name} is out of date; to renew it, run `python -m dashboards.rules`"
+        )
         assert yaml.safe_load(text) == documents(Links())[name]
 
 

@@ -34,7 +34,7 @@ def test_every_label_of_a_grouping_exists(series: Series) -> None:
     assert len(grouped) > 15
     for labels, name in grouped:
         assert set(labels.split(", ")) <= series[name][0].keys() | OF_TARGETS, (
-            f"{name} has not all labels of `by ({labels})`"
+            f"{name} lacks a label of `by ({labels})`"
         )
 
 

@@ -75,8 +75,8 @@ FINDING: Final = 'finding="f1",topic="t",partition="0"'
 
 
 def test_clusters_of_the_same_name_have_alerts_and_ends_of_their_own(tmp_path: Path) -> None:
-    """Runs a test of promtool, in which a finding ends in one environment after the series of the other environment
-    have ended."""
+    """Runs a promtool test with two environments. In "prod", all series end without a resolved finding. Later, in
+    "test", the finding is resolved."""
     made(tmp_path, "--by", "env")
     resolved = 'kind="hanging_transaction",status="resolved"'
     series = {

@@ -25,8 +25,8 @@ from tests.helpers.stores import NOW_MS
 MINUTE_MS: Final = 60_000
 MINUTES: Final = 6
 FIRES_AT: Final = 3
-"""Minutes until the alert fires. Data are stale after 30 s, the alert waits for 2 more minutes, and the rule is
-evaluated once a minute."""
+"""Minutes from the last read until the alert fires. Data are stale after 30 s, the alert waits for 2 more minutes, and
+the rule is evaluated once a minute."""
 
 ERROR: Final = "no broker of kafka:9092 answers"
 METRICS: Final = ("kafka_txn_pipeline_last_success_timestamp_seconds", "kafka_txn_source_coverage_ratio")

@@ -85,7 +85,7 @@ def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, wit
     wait_until_equal(
         lambda: [pid for pid in (child, keeper) if is_alive(pid)],
         [],
-        f"the remaining processes of {(child, keeper)}",
+        f"those of the processes {(child, keeper)} that are still alive",
         within_s,
     )
 

@@ -165,7 +165,7 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
     canary = next(url for url in urls if url.endswith("/canary"))
     wait_until(lambda: get_json(canary), lambda seen: seen["can_run"] == 1, "a transaction of the canary")
     prometheus = f"http://127.0.0.1:{demo.ports[2]}"
-    wait_until_equal(lambda: failures_in_demo(prometheus), [], "the queries of dashboards whose answer is empty")
+    wait_until_equal(lambda: failures_in_demo(prometheus), [], "the dashboard queries that fail or have no result")
     key = Path(resolve.split("--operator-key-file ")[1].split()[0])
     assert (key.stat().st_mode & 0o777, key.parent.parent) == (0o600, demo.scratch)
     os.killpg(demo.process.pid, signal.SIGINT)  # a terminal sends Ctrl-C to the whole group

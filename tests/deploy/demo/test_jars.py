@@ -15,8 +15,8 @@ CONTENT = {"broker-9.9.jar": b"a broker", "tools-9.9.jar": b"tools"}
 
 @pytest.fixture
 def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Pins version 9.9, and replaces the download. Each download takes a moment, writes CONTENT, and adds its directory
-    to the returned list."""
+    """Pins the jars of a version 9.9, and replaces the function that downloads jars. Each download takes a moment,
+    writes CONTENT, and adds its directory to the returned list."""
     pins = tmp_path / "pins"
     pins.mkdir()
     pinned = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in CONTENT.items())

@@ -1,4 +1,4 @@
-"""Tests the choice of a Java, and that the packaged Java accepts the arguments of Spark."""
+"""Tests which Java installation is chosen, and that the packaged Java accepts the arguments of Spark."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_prometheus_runs_the_shipped_rules_and_alerts_reach_the_webhook(
     groups = get_json(f"{monitoring.prometheus}/api/v1/rules")["data"]["groups"]
     assert {rule["name"] for group in groups for rule in group["rules"]} >= {alert.name for alert in alerts()}
     text = (tmp_path / "rules" / RULES).read_text()
-    assert "page_url: http://127.0.0.1:8080" not in text, "hyperlinks must have the address of the txnscope of the demo"
+    assert "page_url: http://127.0.0.1:8080" not in text, "hyperlinks must lead to the demo's txnscope"
     (active,) = wait_for(
         lambda: get_json(f"{monitoring.prometheus}/api/v1/alertmanagers")["data"]["activeAlertmanagers"],
         "an Alertmanager",

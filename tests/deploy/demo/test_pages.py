@@ -47,9 +47,9 @@ def service(demo: Demo) -> str:
 
 @pytest.fixture(scope="module")
 def paths(demo: Demo, service: str) -> list[str]:
-    """Returns the paths of every kind of page: the first page; the pages of the tour, with one transaction page for
-    each kind of drawing (bars, swimlane, stuck); the lists that the tour omits; and of the guide, the first page, the
-    list of runbooks and one runbook."""
+    """Returns paths that cover every kind of page: the first page; the pages of the tour, with one transaction page for
+    each kind of drawing (bars, swimlane, stuck); the lists that the tour omits; and three pages of the guide, which are
+    its first page, the list of runbooks and one runbook."""
     toured = [url.removeprefix(service) for url in demo.urls() if "/api/" not in url and not url.endswith("/metrics")]
     toured = [path for path in toured if "/transaction?" not in path or path.endswith(DRAWN_APART)]
     lists = [f"{PAGE}/{name}" for name in ("findings", "transactions?state=Ongoing", "partitions", "goto?q=refunds")]

@@ -107,7 +107,9 @@ def test_the_workload_stops_without_waiting_for_a_transaction(broker_431: Broker
     stopping.start()
     record = workload.run_until(stop)
     stopping.join(LIMIT_S)
-    assert 0 < time.monotonic() - stopped_after < 30, "a report is in its transaction for a minute"
+    assert 0 < time.monotonic() - stopped_after < 30, (
+        "the workload must not wait for the report, whose transaction lasts a minute"
+    )
     assert commits(record) > 0
     report = next(account for i, account in record.items() if i.endswith("nightly-report"))
     assert report.state is None  # in the middle of a transaction, tests must not rely on a state
@@ -115,8 +117,8 @@ def test_the_workload_stops_without_waiting_for_a_transaction(broker_431: Broker
 
 @pytest.mark.broker
 def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker, broker_431: Broker) -> None:
-    """On SKIPS_THE_LOST, the coordinator may skip the markers of committed orders while the only broker restarts. These
-    orders then hang, and their reader waits for ever."""
+    """Runs on a version that is not in SKIPS_THE_LOST. On those versions, the coordinator may skip the markers of
+    committed orders while the only broker restarts. These orders then hang, and their reader waits for ever."""
     broker = make_broker("3.9.2")
     records: list[WorkloadRecord] = []
     workload = Workload(broker.bootstrap, 7, timeout_ms=5_000)
@@ -132,8 +134,8 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker, bro
 
 @pytest.mark.broker
 def test_a_transaction_with_a_refused_record_is_aborted_and_repeated(broker_431: Broker) -> None:
-    """Brokers refuse records while their verification guard is switched on again. Such a refusal once ended the
-    demo."""
+    """Brokers refuse records while their verification guard is switched on again. Such a refusal once ended the demo.
+    Here, the broker refuses a record because of its size."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)
@@ -193,8 +195,8 @@ class CommitsNoOffsets:
 def test_orders_of_a_dropped_consumer_are_shipped_later(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch, error: KafkaError | None
 ) -> None:
-    """The group removes a consumer, because a broker failure is longer than the session timeout. The orders are shipped
-    even if the producer's commit of the offsets fails, too."""
+    """The group has removed a consumer, as it does if a broker failure is longer than the session timeout. A new
+    consumer ships the orders later, even if the producer also failed to commit the offsets."""
     monkeypatch.setattr(shipping_app, "OFFSETS_PATIENCE_S", 0.0)
     context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
@@ -215,7 +217,7 @@ def test_orders_of_a_dropped_consumer_are_shipped_later(
 
 @pytest.mark.broker
 def test_orders_of_an_aborted_transaction_are_read_again(broker_431: Broker) -> None:
-    """The broker restarts, and the transaction times out meanwhile. The consumer stays in its group."""
+    """Stages a transaction that times out while the broker restarts. The consumer stays in its group."""
     context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
     orders, shipping = Orders(context), Shipping(context)

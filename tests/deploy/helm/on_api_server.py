@@ -29,7 +29,8 @@ OF_OPERATORS: Final = (
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """Yields a server that also has the kinds of operators. For these kinds, the server accepts any fields."""
+    """Yields a server that also knows the resource kinds of operators (OF_OPERATORS). For these kinds, the server
+    accepts any fields."""
     with ApiServer(tmp_path_factory.mktemp("kubernetes")) as server:
         for group, kind, plural in OF_OPERATORS:
             server.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(group, kind, plural))

@@ -27,7 +27,7 @@ Manifest = dict[str, Any]
 def tool(wanted: GoTool) -> Path:
     """Returns the path of the tool. Skips the test if the tool was not built."""
     if not wanted.path.exists():
-        pytest.skip(f"{wanted.name} is not built: run `make chart-tools`")
+        pytest.skip(f"{wanted.name} is not built; to build it, run `make chart-tools`")
     return wanted.path
 
 
@@ -50,7 +50,7 @@ def rendered_text(example: str, *more: str, chart: Path = CHART) -> str:
 
 @cache
 def rendered(example: str, *more: str) -> list[Manifest]:
-    """Returns the manifests of the example. All tests share them: copy what you change."""
+    """Returns the manifests of the example. All tests share these manifests, so a test must copy what it changes."""
     return [one for one in yaml.safe_load_all(rendered_text(example, *more)) if one is not None]
 
 
@@ -79,6 +79,6 @@ def pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
 
 
 def mounted(pod: Manifest, container: Manifest) -> dict[str, Manifest]:
-    """Returns the volumes of a container by the path at which they are mounted."""
+    """Returns a mapping from each mount path of the container to the volume that is mounted there."""
     volumes = {volume["name"]: volume for volume in pod.get("volumes", ())}
     return {mount["mountPath"]: volumes[mount["name"]] for mount in container.get("volumeMounts", ())}

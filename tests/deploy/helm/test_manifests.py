@@ -155,7 +155,7 @@ def test_with_sqlite_all_pods_share_one_node_and_one_claim() -> None:
             "the first pod must match its own affinity"
         )
     assert one(manifests, "Deployment", "job")["spec"]["strategy"] == {"type": "Recreate"}
-    assert not of_kind(manifests, "Job"), "a hook could not mount the claim on another node"
+    assert not of_kind(manifests, "Job"), "a migration hook on another node could not mount the claim"
 
 
 def test_a_release_of_another_name_has_the_product_in_its_name() -> None:

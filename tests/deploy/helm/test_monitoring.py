@@ -23,7 +23,7 @@ ON: Final = "--set=prometheusRule.enabled=true,dashboards.enabled=true,serviceMo
 
 
 def boards(manifests: list[Manifest]) -> dict[str, str]:
-    """Returns the content of each dashboard's file, by file name."""
+    """Returns a mapping from the file name of each dashboard to the content of the file."""
     found: dict[str, str] = {}
     for manifest in of_kind(manifests, "ConfigMap"):
         if "grafana_dashboard" in manifest["metadata"]["labels"]:
@@ -86,7 +86,7 @@ def test_runbooks_can_be_elsewhere() -> None:
 
 
 def test_alerts_look_for_the_scrape_job_of_the_release() -> None:
-    """The operator names a scrape job after its Service."""
+    """The Prometheus Operator names a scrape job after its Service."""
     own = groups(rendered("locked-down"))
     assert own == expected(Links("http://127.0.0.1:8080"), Scope(job="kafka-observer"))
     name = one(rendered("monitoring"), "Service")["metadata"]["name"]

@@ -57,8 +57,8 @@ COMMANDS: Final = {"job": "ingest", "service": "serve", "migration": "migrate"}
 
 
 def environment(container: Manifest) -> dict[str, str]:
-    """Returns the variables as the container gets them. The value of a variable that comes from elsewhere is that in
-    SECRETS, or the pod's address 10.0.0.7."""
+    """Returns the variables as the container gets them. If the manifest has no value for a variable, the value comes
+    from SECRETS, or else is the pod's address, 10.0.0.7."""
     found: dict[str, str] = {}
     for variable in container.get("env", ()):
         value = variable.get("value", SECRETS.get(variable["name"], "10.0.0.7"))
@@ -87,7 +87,7 @@ def settings_of(manifests: list[Manifest], pod: Manifest, monkeypatch: pytest.Mo
 
 
 def content(manifests: list[Manifest], pod: Manifest, container: Manifest, path: str) -> str:
-    """Returns the content of a file of a ConfigMap that is mounted in the container."""
+    """Returns the content of the file at `path` in the container. The file comes from a mounted ConfigMap."""
     place = PurePosixPath(path)
     described = mounted(pod, container)[str(place.parent)]["configMap"]
     (key,) = [item["key"] for item in described["items"] if item["path"] == place.name]
@@ -190,7 +190,9 @@ def test_health_probes_ask_paths_and_ports_that_answer_without_a_login(example: 
     asked = set()
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         if (question := container[probe].get("httpGet")) is None:
-            assert flags.tls_client_ca is not None, "without a certificate nobody is answered"
+            assert flags.tls_client_ca is not None, (
+                "only a service that demands client certificates may have a probe without httpGet"
+            )
             continue
         asked.add(question["path"])
         assert question["port"] == "http"

@@ -34,7 +34,7 @@ MINIMUM: Final = (
 
 
 def tables(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Yields (path, schema) of every table of values whose keys the schema knows."""
+    """Yields (path, schema) of every table of values for which the schema lists keys."""
     if "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
     if "properties" in schema:
@@ -47,7 +47,7 @@ TABLES: Final = [".".join(path) for path, _ in tables(SCHEMA)]
 
 
 def with_key(path: str, key: str) -> dict[str, Any]:
-    """Returns the default values with one key more in the table at this path."""
+    """Returns the default values with an additional key in the table at this path."""
     changed = deepcopy(DEFAULTS)
     table = changed
     for name in filter(None, path.split(".")):
@@ -174,7 +174,9 @@ def test_settings_that_change_restart_the_pods_that_read_them() -> None:
     before = sums()
     assert all(one != other for one, other in zip(before, sums("--set-string=config=[keep]"), strict=True))
     changed = [one != other for one, other in zip(before, sums("--set=clusters[0].bootstrapServers=k:1"), strict=True)]
-    assert changed.count(True) == 1, "a cluster's address is in the settings of the service alone"
+    assert changed.count(True) == 1, (
+        "only the service's settings have the cluster's address, so only its checksum changes"
+    )
 
 
 def test_migrations_run_before_an_upgrade_and_tests_when_asked() -> None:

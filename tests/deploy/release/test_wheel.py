@@ -58,7 +58,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def test_two_builds_and_one_of_the_archive_are_equal(built: Built) -> None:
-    """`build` has already compared the files of its builds. This test checks their names."""
+    """The function `build` has already compared the files of all three builds. This test checks their names."""
     version = declared_version()
     assert built.wheel.name == f"txnscope-{version}-py3-none-any.whl"
     assert built.archive.name == f"txnscope-{version}.tar.gz"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("argparse_manpage", reason="what makes the man page is not installed: `make venv`")
+pytest.importorskip("argparse_manpage", reason="argparse-manpage is not installed (make venv)")
 
 from deploy.site.man import commands_of, declared_version, man_page
 from service.cli.parser import COMMANDS, build_parser
@@ -44,7 +44,7 @@ def test_the_man_page_names_version_and_date(monkeypatch: pytest.MonkeyPatch) ->
     assert title == f'.TH TXNSCOPE "1" "1970-01-01" "txnscope {declared_version()}" "txnscope"'
 
 
-@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed: apt-get install groff")
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed (apt-get install groff)")
 def test_groff_has_no_warnings(tmp_path: Path) -> None:
     file = tmp_path / "txnscope.1"
     file.write_text(man_page(), "utf-8")

@@ -21,7 +21,7 @@ from tests.service.web.browser import CHROMIUM, WAIT_MS
 
 pytestmark = pytest.mark.in_turns("file")
 
-pytest.importorskip("furo", reason="the generator of the site is not installed: `make venv`")
+pytest.importorskip("furo", reason="the generator of the site is not installed (make venv)")
 
 BROKEN: Final = """
 [a page that does not exist](nothing.md), [a heading that does not exist](glossary.md#no-such-heading),

@@ -130,8 +130,8 @@ def status(port: int, request: bytes) -> str:
 
 
 def _beginning(client: socket.socket) -> bytes:
-    """Returns the beginning of the answer, with its first line; if its status is 5xx, the answer to its end, or to the
-    end of a JSON object."""
+    """Returns the beginning of the answer, with at least its first line. If the status is 5xx, returns the answer up to
+    its end, or up to the end of a JSON object."""
     received = b""
     while b"\r\n" not in received or received.startswith(b"HTTP/1.1 5"):
         chunk = client.recv(65_536)

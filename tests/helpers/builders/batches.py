@@ -116,7 +116,7 @@ def control_batch(
 
 
 def compress(codec: int, plain: bytes, *, xerial: bool = False) -> bytes:
-    """Returns `plain` compressed by the codec with that number in Kafka; 0 is no compression."""
+    """Returns `plain` compressed. `codec` is Kafka's number of the codec; 0 is no compression."""
     if codec == GZIP:
         return gzip.compress(plain, mtime=0)
     if codec == SNAPPY:

@@ -1,5 +1,5 @@
-"""Builds facts about an open entry, from the transaction log and from the partition's log, that lead to a known
-verdict."""
+"""Builds facts about an open entry, as the transaction log and the partition's log would show them. The facts lead to a
+known verdict."""
 
 from __future__ import annotations
 

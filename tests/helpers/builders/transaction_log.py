@@ -25,7 +25,7 @@ def tags(
     client_transaction_version: int | None = None,
     next_producer_epoch: int | None = None,
 ) -> dict[int, bytes]:
-    """Returns the tagged fields of value v1 that Kafka defines, for the given arguments."""
+    """Returns the given tagged fields as Kafka writes them in a value v1: a mapping from tag to bytes."""
     fields = (previous_producer_id, next_producer_id, client_transaction_version, next_producer_epoch)
     return {tag: struct.pack(">q" if tag < 2 else ">h", field) for tag, field in enumerate(fields) if field is not None}
 

@@ -1,8 +1,8 @@
 """Lists every name that docs/stability.md promises to keep. `python -m tests.helpers.stable_names` writes the list to
 docs/stable-names.json.
 
-Each kind of interface has a module that takes its names from the code. Examples are `findings --kind VALUE` and
-`Finding.kind string`. If a name contains a type, a change of the type makes a new name.
+Each kind of interface has a module that takes its names from the code. Examples of names are `findings --kind VALUE`
+and `Finding.kind string`. If a name contains a type, a change of the type makes a new name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def broken(promised: Sections, present: Sections) -> list[str]:
     ]
     known = {name for names in promised.values() for name in names}
     new = [
-        f"{title}: {name!r} is a new need"
+        f"{title}: {name!r} is a new requirement"
         for title, names in present.items()
         for name in names
         if NEEDS in name and name not in known and name.partition(NEEDS)[0] in known

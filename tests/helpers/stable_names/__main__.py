@@ -15,7 +15,9 @@ def main() -> int:
     flags = parser.parse_args()
     present = made()
     if DOCUMENT.exists() and not flags.remove and (found := broken(listed(), present)):
-        sys.stderr.write("\n".join([*found, "see docs/stability.md; with --remove, the list is written\n"]))
+        sys.stderr.write(
+            "\n".join([*found, "see docs/stability.md; to write the list in spite of this, use --remove\n"])
+        )
         return 1
     DOCUMENT.write_text(document(present), "utf-8")
     return 0

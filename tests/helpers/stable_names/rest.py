@@ -1,6 +1,5 @@
-"""The names of REST, from the OpenAPI document: operations, parameters, answers, and the fields of answers and
-requests with their types. Also the addresses
-of pages."""
+"""The names of REST, from the OpenAPI document: operations, parameters, answers, and the fields of answers and requests
+with their types. Also the addresses of pages."""
 
 from __future__ import annotations
 
