@@ -129,7 +129,7 @@ def test_without_brokers_a_request_is_refused_without_retry_after(store: str) ->
         assert client.get("/-/ready").status_code == 200
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:no-brokers")
     assert answer.json()["detail"] == (
-        "no brokers configured: this request needs Kafka, start the service with --bootstrap-servers"
+        "this request needs Kafka, but no brokers are configured; start the service with --bootstrap-servers"
     )
     assert "Retry-After" not in answer.headers
 
