@@ -87,7 +87,7 @@ class PartitionCounts(Shape):
 
     watched: int
     judged: Annotated[
-        int, Field(description="Partitions that answer and whose open transactions all have a known relation.")
+        int, Field(description="Partitions whose leader answers and whose open transactions all have a known relation.")
     ]
     unknown: int
     blocked: Annotated[

@@ -73,7 +73,7 @@ BAD_INPUT = [
     bad(f"{ONE}?id=a&id=b", "given more than once: id"),
     bad("/api/v1/clusters?q=5", "unknown query parameter 'q'; known parameters: cursor, limit", UNKNOWN),
     bad(f"{CLUSTER}?limit=5", "unknown query parameter 'limit'; known parameters: none", UNKNOWN),
-    bad(f"{CLUSTER}?x=1&y=2", "unknown query parameter 'x', 'y'", UNKNOWN),
+    bad(f"{CLUSTER}?x=1&y=2", "unknown query parameters 'x', 'y'", UNKNOWN),
     bad(f"{LIST}?stat=Ongoing", "'stat'; known parameters: application, cursor, limit, min_age, prefix", UNKNOWN),
     bad(f"{LIST}?=", "unknown query parameter ''", UNKNOWN),
     bad(f"{CLUSTER}/coordinators?sort=age", "'sort'", UNKNOWN),
