@@ -45,9 +45,9 @@ class Transition(Shape):
     cause: Annotated[
         CauseWord | None,
         Field(
-            description="The cause of a transaction's end is given at its PrepareCommit or PrepareAbort; the cause of an"
-            " expiry or initialisation, at the record of that event. An abort's cause may still change until the id's"
-            " next record."
+            description="The cause of a transaction's end is given at its PrepareCommit or PrepareAbort; the cause of"
+            " an expiry or initialisation, at the record of that event. An abort's cause may still change until the"
+            " id's next record."
         ),
     ]
     confidence: ConfidenceWord | None
