@@ -24,8 +24,8 @@ NO_GROUPS: Final = {
 LACKING: Final = {
     "refuses_late_writes": "a write after the end of its transaction is accepted, and hangs (no KIP-890 part 1)",
     "refuses_unlisted_offsets": "offsets committed outside of a transaction are accepted, and hang",
-    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction; instead, starting the"
-    " application fences its id",
+    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction (starting the application"
+    " fences its id instead)",
 }
 """A mapping from an ability of Kafka to the consequence for an operator if a version lacks the ability."""
 

@@ -85,7 +85,7 @@ BAD_INPUT = [
     bad(f"{ONE}/timeline", "exactly one of id and id_b64"),
     bad(f"{ONE}/timeline?id=id-1&order=asc", "'order'; known parameters: cursor, id, id_b64, limit", UNKNOWN),
     bad(f"{ONE}/rates?id=id-1&window=8d", "window: '8d' is longer than 7d, the maximum"),
-    bad(f"{ONE}/rates?id=id-1&window=169h", "window: at most 7d"),
+    bad(f"{ONE}/rates?id=id-1&window=169h", "longer than 7d"),
     bad(f"{ONE}/rates?id=id-1&window=hour", "'hour' is no duration"),
     bad(f"{CLUSTER}/producers/x", "producer_id: Input should be a valid integer"),
     bad(f"{CLUSTER}/producers/-1", "producer_id: Input should be greater than or equal to 0"),

@@ -206,7 +206,7 @@ def test_a_release_is_not_guessed(level: int | None) -> None:
 def test_a_bug_is_named_where_the_brokers_have_it(levels: tuple[int | None, ...], said: str | None) -> None:
     brokers = tuple(BROKER._replace(node=n, newest_metadata_version=level) for n, level in enumerate(levels))
     reported = [line.text for line in lines(FINE._replace(brokers=brokers)) if "KAFKA-20734" in line.text]
-    assert [text.partition(" partitions without")[0] for text in reported] == ([] if said is None else [said])
+    assert [text.partition(" the markers of partitions without")[0] for text in reported] == ([] if said is None else [said])
 
 
 def test_markers_need_alter_and_cluster_action_before_38() -> None:
@@ -371,7 +371,7 @@ def test_a_known_release_shows_its_recorded_results_and_differences() -> None:
     older = FINE._replace(brokers=(BROKER._replace(newest_metadata_version=28),))
     assert first_lines(older)["there"] == (
         "offsets committed outside of a transaction are accepted, and hang; kafka-transactions.sh has no"
-        " forceTerminateTransaction; instead, starting the application fences its id; by default no groups of KIP-848,"
+        " forceTerminateTransaction (starting the application fences its id instead); by default no groups of KIP-848,"
         " KIP-932 and KIP-1071"
     )
     both = FINE._replace(brokers=(BROKER, *older.brokers))
