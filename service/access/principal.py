@@ -70,7 +70,7 @@ def parse_grant(text: Any) -> Grant:
     word, at, cluster = str(text).partition("@")
     role = _ROLES.get(word)
     if role is None or not isinstance(text, str):
-        raise ValueError(f"{text!r} is no role: write {', '.join(_ROLES)}, or for one cluster operator@CLUSTER")
+        raise ValueError(f"{text!r} is no role: write one of {', '.join(_ROLES)}, or operator@CLUSTER for one cluster")
     if not at:
         return Grant(role)
     if not cluster or cluster != cluster.strip() or "/" in cluster:

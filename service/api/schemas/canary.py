@@ -57,7 +57,8 @@ class CanaryCoordinator(Shape):
         Speed, Field(description="Time from the acknowledged commit until a read_committed consumer has the record.")
     ]
     failures: Annotated[
-        dict[str, int], Field(description="For each error, by Kafka's name, the number of rounds that failed.")
+        dict[str, int],
+        Field(description="A mapping from Kafka's name of an error to the number of rounds that failed with it."),
     ]
     failing_since: Annotated[
         Time | None,

@@ -119,8 +119,8 @@ class Totals(Shape):
 
 
 class Rates(Shape):
-    """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms`: length of those minutes; 0 if
-    no minute was counted yet."""
+    """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms`: total length (ms) of these
+    minutes; 0 if no minute was counted yet."""
 
     window_ms: int
     commits_per_s: float
