@@ -20,7 +20,8 @@ class Outcome(StrEnum):
     """The outcome of an action, as the audit records it."""
 
     BEGUN = "begun"
-    """Recorded before a marker is sent. If no outcome follows, the service ended, or lost its store, meanwhile."""
+    """Recorded before a marker is sent. If no outcome follows, the service ended or lost its store before it could
+    record one."""
     WRITTEN = "written"
     REFUSED = "refused"
     """Not done: txnscope or a broker refused the action, or a request failed. If the action was to write a marker, the

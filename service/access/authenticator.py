@@ -48,7 +48,7 @@ class _Given(NamedTuple):
 class Authenticator:
     """Checks credentials against all those that one service accepts. Safe to call from many threads.
 
-    `operators`: the keys of the configuration, by name. Each of them gives the role operator in all clusters.
+    `operators`: a mapping from name to key, from the configuration. Each key gives the role operator in all clusters.
     """
 
     def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
@@ -62,13 +62,13 @@ class Authenticator:
 
     @property
     def may_write(self) -> bool:
-        """True if the service accepts credentials of at least one kind. Without credentials, no request may change
-        anything."""
+        """True if the service accepts credentials of at least one kind. Otherwise no request may change anything."""
         return self.is_on or bool(self._operators)
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """The challenges of a 401 (WWW-Authenticate). Browsers ask for a name and a password if Basic comes first."""
+        """The values of the header WWW-Authenticate of a 401. Browsers ask for a name and a password if Basic comes
+        first."""
         basic = ('Basic realm="txnscope", charset="UTF-8"',) if self._passwords else ()
         return (*basic, 'Bearer realm="txnscope"')
 
@@ -128,8 +128,8 @@ class Authenticator:
 
 
 class _StoredKeys:
-    """The keys of the store, as they were at most KEYS_READ_EVERY_S ago. While the store does not answer, its last
-    known keys stay valid: the data that they protect are in the same store."""
+    """The keys of the store, read again when they are KEYS_READ_EVERY_S old. If the store does not answer, the keys of
+    the last read stay valid, because the data that they protect are in the same store."""
 
     def __init__(self, read: ReadKeys) -> None:
         self._read = read

@@ -10,7 +10,7 @@ roles = ["viewer", "operator@orders"]
 [auth.oidc]
 issuer = "https://login.example.org/realms/ops"
 audience = "txnscope"
-roles = {"kafka-oncall" = ["operator"]}      # by the values of the claim
+roles = {"kafka-oncall" = ["operator"]}      # the roles for each value of the claim
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _safe_url(url: str) -> str:
 
 
 def _one_of(kind: type[Any], read: Callable[[Any], Any]) -> PlainValidator:
-    """Returns a validator that parses what people write, and accepts an already parsed value."""
+    """Returns a validator that accepts a value of type `kind` unchanged, and converts any other value with `read`."""
     return PlainValidator(lambda value: value if isinstance(value, kind) else read(value))
 
 
@@ -77,8 +77,8 @@ class Person(Table):
 
 class Oidc(Table):
     """An issuer of tokens. `jwks_url`: the address of the issuer's keys; if None, the address in the issuer's discovery
-    document. `roles`: the grants for each value of the claim `roles_claim`. `ca`: file of the authorities that may sign
-    the issuer's certificate; if None, the authorities of the system."""
+    document. `roles`: a mapping from a value of the claim that `roles_claim` names to roles. `ca`: a file with the CA
+    certificates that are trusted for the issuer; if None, those of the system."""
 
     issuer: SafeUrl
     audience: Text
@@ -90,7 +90,8 @@ class Oidc(Table):
 
 
 class AuthConfig(Table):
-    """The table `[auth]`. `keys`: the keys of the store are accepted. `basic`: people by their names."""
+    """The table `[auth]`. `keys`: True if the keys of the store are accepted. `basic`: a mapping from a person's name
+    to the password and roles."""
 
     keys: StrictBool = False
     basic: dict[Annotated[str, AfterValidator(_person)], Person] = {}

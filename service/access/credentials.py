@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from service.access.principal import Grant, Principal
 
 KEPT_S: Final = 300.0
-"""Seconds for which a valid name and password are not hashed again: pages send them every 5 s, Prometheus every 15 s.
+"""Seconds for which a valid name and password are not hashed again, because pages send them every 5 s, Prometheus every
+15 s.
 """
 
 _COST: Final = 15  # log2: 32 MB and some 60 ms a password
@@ -101,7 +102,7 @@ class Passwords:
 
 
 PREFIX: Final = "txnscope_"
-"""The beginning of each key of `new_key`, by which scanners for leaked secrets recognise keys."""
+"""The prefix of each key that `new_key` returns. Scanners for leaked secrets recognise keys by it."""
 
 SHORTEST: Final = 16
 """Minimum number of characters of a key or password that a person chose."""

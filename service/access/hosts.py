@@ -1,7 +1,7 @@
-"""Hosts under which the service answers.
+"""The host names and addresses under which the service answers.
 
 By DNS rebinding, a web page can make a browser send requests to any address, even to this machine's loopback. The Host
-header of such a request still has the host name of the page.
+header of such a request still has the host name of the page, so the service can refuse the request.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ WRITES: Final[dict[tuple[str, str], Role]] = {
     ("DELETE", "mutes"): Role.OPERATOR,
     ("POST", "findings/{finding}/mute"): Role.OPERATOR,  # by the form of the page
 }
-"""The requests that change something, below `/clusters/{cluster}`, and the role that each needs there."""
+"""A mapping from each request that changes something (its method, and its path below `/clusters/{cluster}`) to the role
+that it needs in the cluster."""
 
 READS_OF_OPERATORS: Final = frozenset({"audit"})
 """Paths below `/clusters/{cluster}` that show what colleagues did: operators read them, viewers do not."""
@@ -53,7 +54,7 @@ _NAME: Final = re.compile(r"\{\w+\}")
 
 class Need(NamedTuple):
     """The lowest role that a request needs. `role`: None if no role is needed. `cluster`: the cluster in which the role
-    is needed. None: in all clusters or, with `somewhere`, in any one cluster."""
+    is needed. If it is None, the role is needed in all clusters or, if `somewhere` is True, in any one cluster."""
 
     role: Role | None
     cluster: str | None = None

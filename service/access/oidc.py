@@ -1,4 +1,5 @@
-"""Bearer tokens of an OpenID Connect issuer: checks signature, issuer, audience and time; a claim gives the roles."""
+"""Bearer tokens of an OpenID Connect issuer: checks signature, issuer, audience and time, and derives roles from a
+claim."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ class Tokens:
         name = str(claims[self._config.name_claim])
         if not found:
             raise BadCredentials(
-                f"the token of {name!r} gives no role: no value of its {self._config.roles_claim} is in [auth.oidc]"
+                f"the token of {name!r} gives no role: [auth.oidc] has no role for any value of its claim"
+                f" {self._config.roles_claim}"
             )
         return Principal(name, frozenset().union(*found))
 

@@ -61,7 +61,7 @@ class Principal(NamedTuple):
 
 
 ANYBODY: Final = Principal("anybody", frozenset({Grant(Role.VIEWER)}))
-"""The sender of requests that only read, at a service without authentication: may read everything, and write nothing.
+"""The sender of every request that only reads, if authentication is off. It may read everything, and write nothing.
 """
 
 
@@ -70,13 +70,13 @@ def parse_grant(text: Any) -> Grant:
     word, at, cluster = str(text).partition("@")
     role = _ROLES.get(word)
     if role is None or not isinstance(text, str):
-        raise ValueError(f"{text!r} is no role: choose {', '.join(_ROLES)}, for one cluster as operator@CLUSTER")
+        raise ValueError(f"{text!r} is no role: write one of {', '.join(_ROLES)}, or operator@CLUSTER for one cluster")
     if not at:
         return Grant(role)
     if not cluster or cluster != cluster.strip() or "/" in cluster:
         raise ValueError(f"{text!r} names no cluster after the @")
     if role is Role.METRICS:
-        raise ValueError(f"{text!r}: /metrics covers all clusters: write metrics without @CLUSTER")
+        raise ValueError(f"{text!r}: /metrics covers all clusters, so write metrics without @CLUSTER")
     return Grant(role, cluster)
 
 

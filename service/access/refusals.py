@@ -48,7 +48,7 @@ class _Window(NamedTuple):
 
 class Refusals:
     """The refusals of one service, by sender. The first refusal of a sender is returned at once. Later ones are summed
-    up, over windows that double from 10 s to an hour while refusals go on."""
+    up over windows of time. While refusals go on, the windows double in length, from 10 s to an hour."""
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
@@ -127,8 +127,8 @@ class Slowdown:
 
 
 def network_of(address: str) -> str:
-    """Returns the network that counts as one sender: an IPv4 address (also from the form of IPv4 within IPv6), or the
-    /64 of an IPv6 address. Returns a text that is no address unchanged."""
+    """Returns the network that counts as one sender: an IPv4 address (also for an IPv4-mapped IPv6 address), or the /64
+    of any other IPv6 address. A text that is no address is returned unchanged."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -32,10 +32,11 @@ def _every_ms(duration: Any) -> int:
 
 def _topic(topic: str) -> str:
     if not _TOPIC.fullmatch(topic):
-        raise ValueError(f"{topic!r} is no name of a topic")
+        raise ValueError(f"{topic!r} is not a valid topic name")
     if TOPIC_WORD not in topic:
         raise ValueError(
-            f"{topic!r} does not contain {TOPIC_WORD}: the canary deletes its records, so its topic has to be its own"
+            f"{topic!r} does not contain {TOPIC_WORD}; the canary deletes the records of its topic, so it needs a topic"
+            " of its own"
         )
     return topic
 
@@ -44,9 +45,9 @@ Broker = Annotated[int, Field(ge=0, strict=True)]
 
 
 class CanaryTable(Table):
-    """`[canary]`, as people write it. `every`: ms from the begin of a round to the begin of the next one.
-    `kafka_config`: client.properties of the canary's principal; None: the canary uses the principal with which txnscope
-    reads."""
+    """The table `[canary]` of the settings. `every`: time (ms) from the start of one round to the start of the next.
+    `kafka_config`: a client.properties file for the canary's principal; if None, the canary uses the principal with
+    which txnscope reads."""
 
     every: Annotated[int, BeforeValidator(_every_ms), PlainSerializer(lambda ms: f"{ms // 1000}s", return_type=str)] = (
         10_000

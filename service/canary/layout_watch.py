@@ -62,13 +62,13 @@ class LayoutWatch:
             if topic in found.denied:
                 raise KafkaRefused(f"topic {topic}: DESCRIBE is not permitted")
         if LOG in found.missing:
-            raise KafkaRefused(f"the brokers list no topic {LOG}: Kafka creates it with the first transactional.id")
+            raise KafkaRefused(f"the brokers list no topic {LOG}; Kafka creates it with the first transactional.id")
         log = found.topics[LOG]
         if self._topic in found.missing:
             self._create(client, found.brokers, log)
             found = read_replicas(client, [LOG, self._topic])
             if self._topic not in found.topics:
-                raise KafkaRefused(f"topic {self._topic} is not listed yet")
+                raise KafkaRefused(f"the brokers do not list topic {self._topic} yet")
         if time.monotonic() - self._configs_at_s > _CONFIG_EVERY_S:
             self._min_in_sync, self._configs_at_s = min_in_sync(client, LOG), time.monotonic()
         return Layout(found.brokers, log, found.topics[self._topic], self._min_in_sync)
@@ -81,7 +81,8 @@ class LayoutWatch:
 
     def delete_records(self, layout: Layout) -> None:
         """Deletes the canary's records, except on partitions without a live leader. Raises KafkaUnavailable or
-        KafkaRefused. Does nothing before the first `read`, and if the last `read` failed other than by KafkaRefused."""
+        KafkaRefused. Does nothing before the first `read`, or if the last `read` failed with another error than
+        KafkaRefused."""
         if self._client is None:
             return
         leaders = {one.leader for one in layout.topic} & layout.brokers

@@ -54,7 +54,8 @@ _SAYS_LITTLE: Final = frozenset({"_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_O
 
 
 class Probe:
-    """The canary's clients for one coordinator. For one thread. `now_s`: monotonic seconds."""
+    """The canary's Kafka clients for one coordinator. Only one thread may use an object of this class. `now_s`: returns
+    monotonic seconds."""
 
     def __init__(self, settings: ClientSettings, topic: str, now_s: Callable[[], float]) -> None:
         self._settings, self._topic, self._now_s = settings, topic, now_s
@@ -108,9 +109,9 @@ class Probe:
         self._forget(ABORT_S)
 
     def _forget(self, abort_within_s: float | None) -> None:
-        """Aborts an open transaction, then forgets the clients. `abort_within_s`: time for the abort. None: nothing is
-        aborted here, because the coordinator does not answer. The coordinator aborts the transaction when its timeout
-        has passed."""
+        """Aborts an open transaction, then forgets the clients. `abort_within_s`: longest time (s) for the abort. If it
+        is None, nothing is aborted here, because the coordinator does not answer; the coordinator aborts the
+        transaction after the transaction's timeout."""
         producer, reader, self._producer, self._reader = self._producer, self._reader, None, None
         if producer is not None:
             producer.purge()
@@ -174,7 +175,8 @@ class Probe:
         self._connection_error = error
 
     def _failure(self, error: Any) -> Failure:
-        """Returns the failure, with the connection's own error where librdkafka reports only a timeout."""
+        """Returns the failure. If librdkafka reports only a timeout, the failure has the connection's own error
+        instead, if there is one."""
         if self._producer is not None:
             self._producer.poll(0)  # calls _note_error
         is_unseen = self._phase == Phase.VISIBLE  # then _await_visible raised the error, and not the producer

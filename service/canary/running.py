@@ -80,7 +80,7 @@ class RunningCanary:
             }
 
     def run(self, ending: threading.Event) -> None:
-        """Runs until `ending` is set, or the lease is lost. Sets `ending` when it ends by itself."""
+        """Runs until `ending` is set, or the lease is lost. Sets `ending` at its end in any case."""
         noted_at_s, noted = float("-inf"), self._status
         try:
             while not self._lost.is_set():
@@ -98,7 +98,7 @@ class RunningCanary:
 
     @property
     def _status(self) -> tuple[int, str | None]:
-        """(the number of leaderless partitions of the transaction log, the reason why the layout cannot be read). The
+        """The number of leaderless partitions of the transaction log, and the reason why the layout cannot be read. The
         reason is None while the layout can be read."""
         return 0 if self._layout is None else self._layout.leaderless, self._trouble
 
@@ -120,7 +120,7 @@ class RunningCanary:
 
     def _begin(self, layout: Layout) -> None:
         """Starts a thread for each coordinator that has none yet. Also starts threads for coordinators that the store
-        knows from before, so that a broker that is gone is reported."""
+        has from earlier rounds, so that a broker that has left is reported."""
         new = sorted({*coordinators(layout, self._plan.coordinators), *self._known} - self._rounds.keys())
         for at, broker in enumerate(new):
             rounds = CoordinatorRounds(

@@ -98,8 +98,8 @@ def has_form_of_streams(name: str) -> bool:
 
 def may_be_two_phase(name: str, timeout_ms: int) -> bool:
     """Returns whether a two-phase sink may have made the id, because the id's form or timeout fits. A two-phase sink
-    commits a transaction only after a checkpoint counts its records as delivered. Flink's older FlinkKafkaProducer
-    (before connector 4.0) is also a two-phase sink."""
+    commits a transaction only after a checkpoint that already counts the transaction's records as delivered. Flink's
+    older FlinkKafkaProducer (before connector 4.0) is also a two-phase sink."""
     has_form = flink_name(name) is not None or _FLINK_PRODUCER.fullmatch(name) is not None
     return timeout_ms == TWO_PHASE_TIMEOUT_MS or has_form
 
@@ -134,8 +134,8 @@ def sibling_names(name: str) -> tuple[str, ...]:
 
 
 def connect_task_prefix(name: str) -> str | None:
-    """If `name` has the form both of a leader's id and of a source task's id (Kafka Connect), returns the prefix of the
-    ids of the leader's source tasks; else None. Only the id of such a task shows that `name` is a leader's id."""
+    """Returns the prefix of the ids of the leader's source tasks, if `name` has the form both of a leader's id and of a
+    source task's id (Kafka Connect); else None. Only the id of such a task shows that `name` is a leader's id."""
     is_either = name.startswith(_CONNECT) and _CONNECT_TASK.fullmatch(name) is not None
     return f"{name[len(_CONNECT) :]}-" if is_either else None
 
@@ -149,7 +149,7 @@ def application_of(
     behaviour: Behaviour, siblings: Iterable[Behaviour] = (), topics: Mapping[str, int] | None = None
 ) -> Application:
     """Returns the maker of the id. `siblings`: the ids of `sibling_names` that exist; further ids do no harm. `topics`:
-    the cluster's topics and their numbers of partitions."""
+    a mapping from each topic of the cluster to its number of partitions."""
     others = {other.name: other for other in siblings if other.name != behaviour.name}
     if streams := _STREAMS.fullmatch(behaviour.name):
         return _streams(behaviour, streams, others)
@@ -169,7 +169,7 @@ def application_of(
 
 def _streams(behaviour: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
     """Recognises Kafka Streams with `exactly_once_v2`, by its timeout and by threads that are numbered from 1. If an id
-    with the number 0 exists, too, another framework made the ids, with a random prefix. An application that numbers its
+    with the number 0 also exists, another framework made the ids, with a random prefix. An application that numbers its
     producers from 1 hardly ever has the timeout of Kafka Streams."""
     is_numbered_from_0 = f"{parts['name']}-{parts['process']}-0" in others
     if is_numbered_from_0 or behaviour.timeout_ms != STREAMS_TIMEOUT_MS:
@@ -210,8 +210,8 @@ def _is_task_of(name: str, group: str) -> bool:
 
 
 def _leaders(name: str) -> list[str]:
-    """If `name` has the form of a source task's id, returns the ids that the leader of its group may have: one for each
-    dash that may separate the names of group and connector, at most `_NAMES`. Else returns an empty list."""
+    """Returns the ids that the leader of the group may have, if `name` has the form of a source task's id: one for each
+    dash that may separate the names of group and connector, at most `_NAMES`. Otherwise returns an empty list."""
     task = _CONNECT_TASK.fullmatch(name)
     connector = "" if task is None else task["connector"]
     dashes = [at for at, c in enumerate(connector) if c == "-" and 0 < at < len(connector) - 1]

@@ -256,7 +256,7 @@ CANARY_VISIBLE = _metric(
 CANARY_FAILURES = _metric(
     "canary_failures_total",
     "counter",
-    "Rounds of the canary that failed, by Kafka's name of the error.",
+    "Rounds of the canary that failed; the label error is Kafka's name of the error.",
     "coordinator_broker",
     "error",
 )

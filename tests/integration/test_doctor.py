@@ -158,7 +158,7 @@ def test_hanging_transactions_are_at_most_likely_without_the_log(guarded: Of, do
     assert said.gaps[LOG] == "5 partitions, READ is denied"
     trust, but = said.verdict("hanging transactions")
     assert trust == "likely"
-    assert but.startswith(f"READ on {LOG} is denied: only from DescribeTransactions answers")
+    assert but.startswith(f"READ on {LOG} is denied, so only from answers to DescribeTransactions")
     assert said.verdict("blocked partitions") == ["certain"]
     assert said.verdict("blocked groups") == ["likely", NO_LEVEL]
     assert granted(said) == [f"--operation Read --topic {LOG}"]
@@ -249,7 +249,7 @@ def test_topics_that_are_not_watched_need_no_permission(guarded: Of, doctor: Doc
     there.allow("wishes", acls.topic("vault"), "DESCRIBE")
     said = doctor(there, "wishes", "--topics", "orders", "payments", "vault", LOG, "--mirrored", "vaul*")
     assert (said.code, said.gaps) == (0, {})
-    assert "3 topics with 11 partitions would be watched; 3 partitions of vault mirrored, never judged" in said.text
+    assert "3 topics with 11 partitions would be watched; 3 partitions of vault (mirrored, never judged)" in said.text
     said = doctor(there, "wishes", "--topics", "orders", "pay*")
     assert (said.code, list(said.gaps)) == (1, ["coverage"])
     assert "topics like pay*" in said.gaps["coverage"]

@@ -317,7 +317,7 @@ def test_brokers_of_another_cluster_are_not_asked(story: Story, cluster: WithFin
     answer = client.get(f"/api/v1/clusters/orders/partitions/{story.topic}/0/offsets/0")
     assert answer.status_code == 503
     assert answer.json()["detail"].startswith(
-        "no brokers configured for cluster 'orders': --bootstrap-servers leads to"
+        "no brokers are configured for cluster 'orders': the configured brokers belong to"
     )
 
 

@@ -50,9 +50,13 @@ _fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"
 
-OFF: Final = "this service accepts no changes: configure keys of operators, or [auth], in its settings"
-NEEDS_KEY: Final = "this request needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)"
-NO_CREDENTIALS: Final = "this request needs credentials: Authorization: Bearer KEY (commands: --key-file FILE)"
+OFF: Final = "this service accepts no changes; to allow them, configure keys of operators, or [auth], in its settings"
+NEEDS_KEY: Final = (
+    "this request needs an operator's key, in the header Authorization: Bearer KEY (for commands: --key-file FILE)"
+)
+NO_CREDENTIALS: Final = (
+    "this request needs credentials, such as the header Authorization: Bearer KEY (for commands: --key-file FILE)"
+)
 
 
 class AccessConfig(NamedTuple):
@@ -68,8 +72,8 @@ Record = Callable[[Iterable[Counted]], None]
 
 
 class Access:
-    """The credentials, hosts and refusals that AccessControl uses in one application. `operators`: keys by name.
-    `read_keys`: reads the keys of the store. `record`: stores refusals."""
+    """The credentials, hosts and refusals that AccessControl uses in one application. `operators`: a mapping from name
+    to key. `read_keys`: reads the keys of the store. `record`: stores refusals."""
 
     def __init__(
         self,
@@ -87,9 +91,9 @@ class Access:
         self._summing: asyncio.Task[None] | None = None
 
     async def principal(self, header: str, address: str) -> Principal:
-        """Returns the principal that the header names. Raises BadCredentials if the header names none; ProblemError
-        (429) if the address has sent too many wrong credentials, and this password or token was not checked lately;
-        StoreError if the keys of the store have never been read and cannot be read now."""
+        """Returns the principal whose credentials the header has. Raises BadCredentials as `Authenticator.check` does;
+        ProblemError (429) if the address has sent too many wrong credentials, and this password or token was not
+        checked lately; StoreError if the keys of the store have never been read and cannot be read now."""
         now_s = time.monotonic()
         known = self.authenticator.known(header, now_s)
         if known is not None:
@@ -170,7 +174,9 @@ class AccessControl:
             return
         shown = given[0][:100] if given else "(none)"
         raise ProblemError(
-            421, WRONG_HOST, f"this service does not answer as host {shown!r}: add the name with --allowed-hosts"
+            421,
+            WRONG_HOST,
+            f"this service does not answer as host {shown!r}; to allow the name, add it to --allowed-hosts",
         )
 
     async def _admit(self, scope: Scope) -> Principal:
@@ -207,7 +213,7 @@ class AccessControl:
                 raise _too_many() from None
             await asyncio.sleep(wait_s)
             raise (
-                _Unauthenticated(f"{error}: {NO_CREDENTIALS}") if is_on else ProblemError(403, NOT_ALLOWED, NEEDS_KEY)
+                _Unauthenticated(f"{error}; {NO_CREDENTIALS}") if is_on else ProblemError(403, NOT_ALLOWED, NEEDS_KEY)
             ) from None
 
 
@@ -283,7 +289,9 @@ def _check_site(headers: Headers) -> None:
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     is_ambient = not headers.get("authorization", "").lower().startswith("bearer ")
     if is_ambient and kind != _JSON and not is_ours:
-        detail = f"this request needs the header Content-Type: {_JSON}, or a form of this service's own pages"
+        detail = (
+            f"this request needs the header Content-Type: {_JSON}, or must come from a form of this service's pages"
+        )
         raise ProblemError(403, NOT_ALLOWED, detail)
 
 
@@ -296,7 +304,7 @@ def _refusal(action: Action, scope: Scope, who: str, why: str) -> Refusal:
 
 def _too_many() -> ProblemError:
     return ProblemError(
-        429, TOO_MANY_REQUESTS, f"too many wrong credentials from this address: wait for {LONGEST_S:.0f} s", retry=True
+        429, TOO_MANY_REQUESTS, f"too many wrong credentials from this address; wait for {LONGEST_S:.0f} s", retry=True
     )
 
 

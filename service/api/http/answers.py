@@ -66,8 +66,8 @@ def unless_known(request: Request, response: Response) -> Response:
 def _etag(content: bytes, as_of_ms: int | None) -> str:
     """Returns a weak ETag: a digest of the body without `as_of`, and of `as_of` rounded down to 5 s.
 
-    While only `as_of` changes, the ETag changes every 5 s: the `as_of` of a client that gets 304 is less than 5 s older
-    than the newest one. While nothing changes, the ETag stays the same.
+    While only `as_of` changes, the ETag changes every 5 s. So the `as_of` that a client has when it gets 304 is less
+    than 5 s older than the newest one. While nothing changes, the ETag stays the same.
     """
     step = None if as_of_ms is None else as_of_ms // ETAG_MOVES_EVERY_MS
     digest = blake2b(_AS_OF.sub(b"", content) + str(step).encode(), digest_size=9).hexdigest()

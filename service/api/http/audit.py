@@ -118,4 +118,4 @@ def _why_not(finding: Finding) -> str | None:
         return f"a finding of kind {finding.kind} needs no acknowledgement; only {kinds} stay open until acknowledged"
     if (given := finding.acknowledgement) is not None:
         return f"{given.by} acknowledged this finding at {text_of_clock(given.at_ms)}: {given.reason}"
-    return None if finding.is_open else "it is resolved"
+    return None if finding.is_open else "this finding is resolved"

@@ -36,7 +36,8 @@ Result = TypeVar("Result")
 
 
 class OwnThreads:
-    """Runs the work of one purpose in threads, at most `number` at once for each event loop. `purpose`: a name."""
+    """Runs work of one kind in threads, at most `number` of them at once for each event loop. `purpose`: a name for the
+    kind of work."""
 
     def __init__(self, purpose: str, number: int) -> None:
         self._number = number
@@ -51,7 +52,7 @@ class OwnThreads:
 
 
 _TURN_S: Final = 20.0
-"""Longest time (s) for which a request waits until the requests before it are done."""
+"""Longest time (s) for which a request waits for earlier requests that use the same connection."""
 
 MOST_AT_ONCE: Final = 16
 """Maximum number of requests that use one connection or wait for it. Each of these requests occupies a thread of the
@@ -82,11 +83,14 @@ class Kafka:
             raise ProblemError(
                 503,
                 NO_BROKERS,
-                "no brokers configured: this request needs Kafka, start the service with --bootstrap-servers",
+                "this request needs Kafka, but no brokers are configured; start the service with --bootstrap-servers",
             )
         if not self._places.acquire(blocking=False):
             raise ProblemError(
-                429, TOO_MANY_REQUESTS, f"{MOST_AT_ONCE} requests wait for Kafka already: try again later", retry=True
+                429,
+                TOO_MANY_REQUESTS,
+                f"{MOST_AT_ONCE} requests already use Kafka or wait for it; try again later",
+                retry=True,
             )
         try:
             with self._own_turn(), self._kafka_errors_as_problems():
@@ -95,8 +99,8 @@ class Kafka:
                     raise ProblemError(
                         503,
                         NO_BROKERS,
-                        f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another"
-                        f" cluster, with the id {self._cluster_id}",
+                        f"no brokers are configured for cluster {cluster.name!r}: the configured brokers belong to"
+                        f" another cluster, with the id {self._cluster_id}",
                     )
                 yield client
         finally:
@@ -112,7 +116,7 @@ class Kafka:
             raise ProblemError(
                 503,
                 KAFKA_UNAVAILABLE,
-                "the requests to Kafka before this one take too long: try again later",
+                "earlier requests to Kafka take too long; try again later",
                 retry=True,
             )
         try:
@@ -134,8 +138,8 @@ class Kafka:
             raise ProblemError(502, KAFKA_REFUSED, str(error)) from error
 
     def _connected(self, settings: ClientSettings) -> KafkaClient:
-        """Returns a client whose brokers have just answered; connects anew if the kept client fails, because brokers
-        restart and close idle connections."""
+        """Returns a client whose brokers have just answered. Connects anew if the kept client gets no answer, because
+        brokers restart and close idle connections."""
         if self._client is not None:
             try:
                 self._cluster_id = cluster_id(self._client)
@@ -161,7 +165,7 @@ class Brokers:
         self._of_clusters = {name: Kafka(settings) for name, settings in clusters.items()}
 
     def asking(self, cluster: ClusterRow) -> AbstractContextManager[KafkaClient]:
-        """Calls `Kafka.asking` of the connection to the cluster's brokers."""
+        """Calls `Kafka.asking` of the connection for the cluster."""
         return self._of_clusters.get(cluster.name, self._other).asking(cluster)
 
     def close(self) -> None:
@@ -175,7 +179,7 @@ def explained(
     """Explains the offsets [offset, end). Raises ProblemError if the partition or offset does not exist, or if Kafka
     cannot be asked; StoreError if the store does not answer.
 
-    This may take seconds: the caller should hold no connection to the store meanwhile.
+    This may take seconds, so the caller should hold no connection to the store meanwhile.
     """
     client, reading = app.kafka.asking(cluster), app.store.read
     try:

@@ -20,7 +20,7 @@ from service.views.addresses import encode_bytes
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number of items in the page.")]
 Cursor = Annotated[
-    str | None, QueryParameter(description="`next_cursor` of the previous page; needs the same filters.")
+    str | None, QueryParameter(description="`next_cursor` of the previous page; send the same filters with it.")
 ]
 
 LIMIT = 50
@@ -64,8 +64,8 @@ def write_place(place: Any, *filters: Any) -> str:
 
 
 def read_place(kind: TypeAdapter[T], cursor: str | None, *filters: Any) -> T | None:
-    """Returns the place in the cursor, a value of this kind; None without a cursor. Raises ProblemError (400) if this
-    service did not make the cursor, or made it for another list."""
+    """Returns the place in the cursor, a value of the type of `kind`; None without a cursor. Raises ProblemError (400)
+    if this service did not make the cursor, or made it for another list."""
     try:
         return None if cursor is None else kind.validate_json(unseal(cursor, 1, *filters), strict=True)
     except ValidationError:
@@ -100,7 +100,7 @@ _TIMELINE: Final = TypeAdapter(tuple[tuple[Int64, Int64, Int64] | None, Int64 | 
 
 
 def read_timeline_cursor(cursor: str | None, *filters: Any) -> TimelineCursor:
-    """Returns the place in the cursor, which `write_place` made; the beginning of the timeline if `cursor` is None.
+    """Returns the place that `write_place` put into the cursor; if `cursor` is None, the beginning of the timeline.
     Raises ProblemError (400) as `read_cursor` does."""
     return TimelineCursor(*(read_place(_TIMELINE, cursor, *filters) or ()))
 
@@ -123,13 +123,13 @@ def unseal(cursor: str, least: int, *filters: Any) -> bytes:
         raise ProblemError(
             400,
             BAD_CURSOR,
-            "the cursor belongs to other filters or another sort: request the first page without a cursor",
+            "the cursor belongs to other filters or another sort; request the first page without a cursor",
         )
     return data[_FINGERPRINT:]
 
 
 def foreign_cursor() -> ProblemError:
-    return ProblemError(400, BAD_CURSOR, "this API did not make the cursor: request the first page without a cursor")
+    return ProblemError(400, BAD_CURSOR, "this API did not make the cursor; request the first page without a cursor")
 
 
 def _fingerprint(filters: tuple[Any, ...]) -> bytes:

@@ -60,7 +60,7 @@ def window_ms(window: str) -> int:
     """Returns the length (ms) of the window. Raises ProblemError (422) if the window is longer than 7 days."""
     length_ms = span_ms(window)
     if length_ms > _LONGEST_WINDOW_MS:
-        raise unusable("window", f"at most 7d, {window!r} is longer")
+        raise unusable("window", f"{window!r} is longer than 7d, the maximum")
     return length_ms
 
 
@@ -95,17 +95,18 @@ async def only_known(request: Request) -> None:
     given = [name for name, _ in request.query_params.multi_items()]
     known = ", ".join(sorted(taken)) or "none"
     errors = [
-        ParameterError(parameter=name, message=f"unknown parameter; there are: {known}")
+        ParameterError(parameter=name, message=f"unknown parameter; known parameters: {known}")
         for name in dict.fromkeys(given)
         if name not in taken
     ]
     if errors:
         names = ", ".join(repr(error.parameter) for error in errors)
-        raise ProblemError(422, UNKNOWN_PARAMETER, f"unknown query parameter {names}; there are: {known}", errors)
+        unknown = "unknown query parameter" if len(errors) == 1 else "unknown query parameters"
+        raise ProblemError(422, UNKNOWN_PARAMETER, f"{unknown} {names}; known parameters: {known}", errors)
     twice = [name for name in dict.fromkeys(given) if given.count(name) > 1 and not taken[name]]
     if twice:
         errors = [ParameterError(parameter=name, message="given more than once") for name in twice]
-        raise ProblemError(422, BAD_PARAMETER, f"given more than once: {', '.join(twice)}", errors)
+        raise ProblemError(422, BAD_PARAMETER, f"query parameters given more than once: {', '.join(twice)}", errors)
 
 
 def bytes_of(request: Request, name: str) -> bytes | None:

@@ -12,7 +12,7 @@ from service.access.principal import Principal, Role
 _PRINCIPAL: Final = "txnscope.principal"
 
 UNKNOWN: Final = Principal("", frozenset())
-"""The sender before authentication, and the sender of a request to a path that needs no role: has no role."""
+"""The principal of a request that is not authenticated yet, or whose path needs no role. This principal has no role."""
 
 
 def set_principal(scope: Scope, principal: Principal) -> None:

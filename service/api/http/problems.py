@@ -90,7 +90,7 @@ class ProblemError(Exception):
 
 
 def describe(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Returns the `responses=` of a route that may answer with problems of these statuses."""
+    """Returns the argument `responses=` for a route that may answer with problems of these statuses."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 

@@ -17,9 +17,9 @@ HEADERS: Final[dict[str, str]] = {
 
 
 class SecurityHeaders:
-    """Pure ASGI middleware that adds to every response those of `HEADERS` that the response lacks; response bodies pass
-    through unchanged, streams included. Removes the host from redirects, because the framework takes that host from the
-    request's header Host."""
+    """Pure ASGI middleware that adds to every response the headers in `HEADERS` that the response lacks. Response
+    bodies pass through unchanged, streams included. Removes the host from redirects, because the framework takes that
+    host from the request's header Host."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

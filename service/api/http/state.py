@@ -90,7 +90,7 @@ class Store:
                 self._schema.check(connection)
                 yield connection
         except PoolTimeout as error:
-            raise StoreUnavailable("store: too many requests read it at once; try again later") from error
+            raise StoreUnavailable("too many requests read the store at once; try again later") from error
 
     def check(self) -> None:
         """Raises the errors of `read` if the store cannot be read."""

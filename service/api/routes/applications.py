@@ -22,8 +22,9 @@ router = KeptRouter("applications")
 
 @router.read("/clusters/{cluster}/applications", "listApplications", Applications)
 def list_applications(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
-    """Lists applications by name. A rule of `[[applications]]` names the application of an id. Without a rule, the id's
-    framework shows the application. Other ids belong to no application.
+    """Lists applications by name. A rule of `[[applications]]` names the application of an id. If no rule matches, the
+    application is derived from the id, provided that the framework that made the id is known. Other ids belong to no
+    application.
     """
     with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)

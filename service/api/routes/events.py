@@ -80,9 +80,9 @@ async def listening(
 
 def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Start:
     """Returns the place in the stream after the event `last_event_id`; without a `last_event_id`, the place after the
-    newest event. Returns a reset if `last_event_id` is no number, if the store never had this event, or if the store
-    does not have all events after this one any more. Raises ProblemError (404) if the store does not know the cluster,
-    or StoreError if the store does not answer."""
+    newest event. Returns a reset if `last_event_id` is no number, if the store never had this event, or if the store no
+    longer has all events after it. Raises ProblemError (404) if the store does not know the cluster, or StoreError if
+    the store does not answer."""
     last = None
     if last_event_id is not None:
         last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1
@@ -102,9 +102,9 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
     """Streams events `opened`, `confirmed`, `reopened`, `updated` (another severity) and `resolved`, with the Finding
     as data.
 
-    `reset`: Last-Event-ID is no event of this store, or later events are no longer kept; read the findings again. The
-    stream goes on after a `reset`. The stream ends if the credentials are no longer valid, or if the store does not
-    answer: reconnect with Last-Event-ID to resume.
+    The event `reset` means that Last-Event-ID is no event of this store, or that later events are no longer kept. Then
+    read the findings again; the stream goes on after a `reset`. The stream ends if the credentials are no longer valid,
+    or if the store does not answer. To resume, reconnect with Last-Event-ID.
     """
     yield ServerSentEvent(retry=RETRY_MS)
     if client.start.is_reset:

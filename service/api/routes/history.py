@@ -45,8 +45,8 @@ def get_timeline(
 ) -> Response:
     """Lists the history of one id, newest first: its notable transitions (aborts, initialisations, expiries, slow
     markers, anything odd), and between them the number of ordinary commits, counted since `counted_since`. The commits
-    of a minute are listed at the time of the last of them. The cause of an abort is given at its PrepareAbort. History
-    is kept for 7 days by default (`[keep] history`). Give `id` or `id_b64`.
+    of a minute are listed at the time of the last one. The cause of an abort is given at its PrepareAbort. History is
+    kept for 7 days by default (`[keep] history`). Give `id` or `id_b64`.
     """
     asked = id_of(request, id, id_b64)
     filters = (cluster, "timeline", *asked)
@@ -75,8 +75,8 @@ def get_rates(
     cursor: Cursor = None,
 ) -> Response:
     """Lists commits, aborts and durations of one id, by the minute of the transaction log's timestamps, oldest first.
-    The time for which a transaction was open counts in the minute of its decision, all else in the minute in which it
-    completed; minutes with neither are left out. Give `id` or `id_b64`.
+    The time for which a transaction was open counts in the minute of its decision; everything else counts in the minute
+    in which it completed. Minutes in which no transaction was decided or completed are left out. Give `id` or `id_b64`.
     """
     asked = id_of(request, id, id_b64)
     length_ms = window_ms(window)
@@ -99,9 +99,9 @@ def list_owners(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the transactional ids that wrote under a producer id, the newest first, expired ids included. 404 if none
-    is known: either the producer has no transactions, or the owners are no longer kept (`[keep] producer_ids`, 90 days
-    by default).
+    """Lists the transactional ids that wrote under a producer id, the newest first, expired ids included. Answers 404
+    if no such id is known: either the producer has no transactions, or the owners are no longer kept (`[keep]
+    producer_ids`, 90 days by default).
     """
     with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)

@@ -37,8 +37,9 @@ def list_markers(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the markers that ended transactions on the partition, newest first, as far as the partition was tailed.
-    Markers are kept for 7 days by default (`[keep] history`). Available only if txnscope runs with `--partitions all`.
+    """Lists the markers that ended transactions on the partition, newest first. Only markers in the tailed part of its
+    log are known. Markers are kept for 7 days by default (`[keep] history`). Available only if txnscope runs with
+    `--partitions all`.
     """
     filters = (cluster, "markers", topic, partition)
     before = read_place(_PLACE, cursor, *filters)
@@ -67,8 +68,8 @@ def get_volume(
     cursor: Cursor = None,
 ) -> Response:
     """Lists the volume written to the partition, by the minute of its batches' timestamps, oldest first. Minutes
-    without writes are listed, too, but no minutes before txnscope began to tail the partition. Available only if
-    txnscope runs with `--partitions all`."""
+    without writes are listed; minutes before txnscope began to tail the partition are not. Available only if txnscope
+    runs with `--partitions all`."""
     length_ms = window_ms(window)
     with app.reading(cluster) as (connection, found):
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
@@ -95,7 +96,7 @@ def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, pa
         raise ProblemError(
             404,
             NOT_TAILED,
-            f"partition '{name}-{partition}' of cluster {cluster.name!r} is not tailed: txnscope reads every batch only"
-            f" of the topics given with --partitions all --topics {name}",
+            f"partition '{name}-{partition}' of cluster {cluster.name!r} is not tailed; to tail it, run txnscope with"
+            f" --partitions all --topics {name}",
         )
     return as_of_ms

@@ -168,10 +168,10 @@ def explain_offsets(
         int | None, QueryParameter(le=_LAST, description="The end offset, exclusive (default: `offset` + 1).")
     ] = None,
 ) -> Response:
-    """Lists every span from `offset` to `to`; the list ends earlier if the log does. A span shows who wrote its
-    records, and whether their transaction is open, was committed, or was aborted, with cause and time. Asks Kafka. If a
-    bound of bytes or time is reached, the spans end at `truncated_at`. `only_aborted` sums up the aborted records
-    before the first record that read_committed consumers get, and has bounds of its own."""
+    """Explains the offsets from `offset` to `to` as a list of spans, which ends earlier if the log does. A span shows
+    who wrote its records, and whether their transaction is open, was committed, or was aborted, with cause and time.
+    The log is read from Kafka. If a bound of bytes or time is reached, the spans end at `truncated_at`. `only_aborted`
+    sums up the aborted records before the first record that read_committed consumers get, and has bounds of its own."""
     end = offset + 1 if to is None else to
     if end <= offset:
         raise unusable("to", f"has to be above the offset {offset}")

@@ -38,9 +38,9 @@ from service.store.errors import StoreError
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
-"""Longest time (s) for the observations, and for the wait for the Kafka client before them. If they take longer, the
-marker is not written. `txnscope resolve` waits 75 s for the answer, because the service has other waits, too: up to 30
-s for the store before the observations, then up to 15 s for the broker, and twice up to 5 s for a busy store."""
+"""Longest time (s) for the wait for the Kafka client and the observations together. If they take longer, the marker is
+not written. `txnscope resolve` waits 75 s for the answer, because the service also waits up to 30 s for the store
+before the observations, then up to 15 s for the broker, and twice up to 5 s for a busy store."""
 
 log = logging.getLogger(__name__)
 

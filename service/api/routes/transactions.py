@@ -36,7 +36,9 @@ def list_transactions(
     cluster: str,
     state: Annotated[
         list[State] | None,
-        QueryParameter(description="Repeatable: ids in any of these states (default: all but Expired)."),
+        QueryParameter(
+            description="Only ids in this state; repeat it for several states. Default: all states but Expired."
+        ),
     ] = None,
     prefix: Annotated[
         str,
@@ -65,7 +67,7 @@ def list_transactions(
         QueryParameter(
             description="age: the id whose transaction has been open longest comes first; ids without an open"
             " transaction come last, by their bytes. transactional_id: by the bytes of the id. last_updated: the id"
-            " changed last comes first."
+            " that changed last comes first."
         ),
     ] = "age",
     limit: Limit = LIMIT,

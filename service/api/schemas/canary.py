@@ -49,16 +49,21 @@ class CanaryCoordinator(Shape):
     transactional_id: str | None
     rounds: int
     last_round_at: Time | None
-    init_ms: Annotated[float | None, Field(description="Duration of the newest InitProducerId. Milliseconds.")]
-    commit_ms: Annotated[Speed, Field(description="From the begin of a transaction until its commit is acknowledged.")]
-    visible_ms: Annotated[
-        Speed, Field(description="From the acknowledged commit until a read_committed consumer has the record.")
+    init_ms: Annotated[float | None, Field(description="Duration (ms) of the newest InitProducerId.")]
+    commit_ms: Annotated[
+        Speed, Field(description="Time from the start of a transaction until its commit is acknowledged.")
     ]
-    failures: Annotated[dict[str, int], Field(description="Number of failed rounds, by Kafka's name of the error.")]
+    visible_ms: Annotated[
+        Speed, Field(description="Time from the acknowledged commit until a read_committed consumer has the record.")
+    ]
+    failures: Annotated[
+        dict[str, int],
+        Field(description="A mapping from Kafka's name of an error to the number of rounds that failed with it."),
+    ]
     failing_since: Annotated[
         Time | None,
         Field(
-            description="Begin of the first failed round since the last success; null if the newest round succeeded."
+            description="Start of the first failed round since the last success; null if the newest round succeeded."
         ),
     ]
     phase: Annotated[Phase | None, OneOf(*Phase), Field(description="The step at which the newest round failed.")]
@@ -91,7 +96,7 @@ class Canary(Shape):
     """The canary of a cluster, whose own transactions show whether transactions can run now."""
 
     cluster: str
-    is_running: Annotated[bool, Field(description="False: no canary has run yet, or the canary has stopped.")]
+    is_running: Annotated[bool, Field(description="False if no canary has run yet, or if the canary has stopped.")]
     summary: Annotated[str, Field(description="A sentence: whether transactions can run now.")]
     topic: str | None
     every_ms: int | None
@@ -112,7 +117,7 @@ class Canary(Shape):
             return Canary(
                 cluster=cluster,
                 is_running=False,
-                summary="No canary has run on this cluster yet: [canary] in the settings switches it on.",
+                summary="No canary has run on this cluster yet; [canary] in the settings switches it on.",
                 topic=None,
                 every_ms=None,
                 can_run=0,

@@ -87,7 +87,7 @@ class PartitionCounts(Shape):
 
     watched: int
     judged: Annotated[
-        int, Field(description="Partitions that answer and whose open transactions all have a known relation.")
+        int, Field(description="Partitions whose leader answers and whose open transactions all have a known relation.")
     ]
     unknown: int
     blocked: Annotated[
@@ -119,8 +119,8 @@ class Totals(Shape):
 
 
 class Rates(Shape):
-    """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms`: length of those minutes; 0 if
-    no minute was counted yet."""
+    """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms`: total length (ms) of these
+    minutes; 0 if no minute was counted yet."""
 
     window_ms: int
     commits_per_s: float

@@ -84,11 +84,11 @@ class FindingWordsApart(Shape):
     cause: Annotated[str | None, Field(description="The reason why a hanging transaction hangs; null for other kinds.")]
     decided_by: Annotated[
         str | None,
-        Field(description="The reason why the decision is known or unknown; null for other kinds than hanging ones."),
+        Field(description="Why the decision about a hanging transaction is known or unknown; null for other kinds."),
     ]
     names: Annotated[
         dict[str, str],
-        Field(description="For each reference that is no field of `subject`: the name, in display form."),
+        Field(description="The name, in display form, for each reference that is no field of `subject`."),
     ]
 
 
@@ -107,8 +107,8 @@ class Finding(Shape):
     count: Annotated[
         int,
         Field(
-            description="For a finding about events: number of occurrences. For a condition:"
-            " number of ids in the finding."
+            description="For a finding about events: number of occurrences. For a finding about"
+            " a condition: number of ids in the finding."
         ),
     ]
     reopened: bool
@@ -134,7 +134,7 @@ class Finding(Shape):
         list[WorldWord],
         Field(
             description="The ways in which the records of a hanging transaction may have been written; empty for other"
-            " kinds. Without commit in a list that is not empty, an ABORT discards no committed record."
+            " kinds. If the list is not empty and lacks commit, an ABORT discards no committed record."
         ),
     ]
     proofs: Annotated[list[FindingProof], Field(description="The facts that exclude the other values of `possible`.")]

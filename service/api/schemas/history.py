@@ -35,13 +35,19 @@ class Transition(Shape):
         Field(description="Producer id in the record; null for an expiry, and for a record that cannot be decoded."),
     ]
     producer_epoch: int | None
-    duration_ms: Annotated[int | None, Field(description="At PrepareX: time since the first partition was added.")]
-    marker_ms: Annotated[int | None, Field(description="At CompleteX: time since the first PrepareX.")]
+    duration_ms: Annotated[
+        int | None, Field(description="At PrepareCommit and PrepareAbort: time since the first partition was added.")
+    ]
+    marker_ms: Annotated[
+        int | None,
+        Field(description="At CompleteCommit and CompleteAbort: time since the first PrepareCommit or PrepareAbort."),
+    ]
     cause: Annotated[
         CauseWord | None,
         Field(
-            description="The cause of an end is given at its PrepareX; the cause of an expiry or initialisation, at"
-            " its record. An abort's cause may still change until the id's next record."
+            description="The cause of a transaction's end is given at its PrepareCommit or PrepareAbort; the cause of"
+            " an expiry or initialisation, at the record of that event. An abort's cause may still change until the"
+            " id's next record."
         ),
     ]
     confidence: ConfidenceWord | None
@@ -63,7 +69,7 @@ class Transition(Shape):
 
 
 class FoldedCommits(Shape):
-    """Ordinary commits with no transition between them."""
+    """A number of successive ordinary commits, without another transition between them."""
 
     type: Literal["folded"]
     count: int
@@ -105,8 +111,13 @@ class TransactionMinute(Shape):
     minute: Annotated[RawTime, Field(description="Start of the minute, by the timestamps of the records.")]
     commits: int
     aborts: Aborts
-    open_ms: Annotated[Durations, Field(description="Time from the first added partition to PrepareX.")]
-    marker_ms: Annotated[Durations, Field(description="Time from the first PrepareX to CompleteX.")]
+    open_ms: Annotated[
+        Durations, Field(description="Time from the first added partition to PrepareCommit or PrepareAbort.")
+    ]
+    marker_ms: Annotated[
+        Durations,
+        Field(description="Time from the first PrepareCommit or PrepareAbort to CompleteCommit or CompleteAbort."),
+    ]
 
     @staticmethod
     def of(minute: IdMinute) -> TransactionMinute:
@@ -131,7 +142,7 @@ class ProducerOwner(Shape):
     last_seen_at: RawTime
     first_epoch: int
     last_epoch: int
-    current: Annotated[bool, Field(description="The id still has this producer id.")]
+    current: Annotated[bool, Field(description="True if the id still has this producer id.")]
     transactional_id_b64: IdBytes
     href: Annotated[str, Field(description="Path of this transactional id.")]
 

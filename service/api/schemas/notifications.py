@@ -19,7 +19,7 @@ class NotifiedReceiver(Shape):
     receiver: str
     kind: str
     delivered: Annotated[int, Field(description="Notifications that the receiver took.")]
-    failed: Annotated[int, Field(description="Failed attempts to deliver. Each is repeated.")]
+    failed: Annotated[int, Field(description="Failed attempts to deliver; each is followed by another attempt.")]
     dropped: Annotated[
         int,
         Field(

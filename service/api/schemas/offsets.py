@@ -32,8 +32,8 @@ class DecisionWithoutMarker(Shape):
     may_be_other: Annotated[
         bool,
         Field(
-            description="True if some or all of the records may belong to another transaction: the one whose marker"
-            " ended them, an open one, or one that the transaction log does not contain any more."
+            description="True if some or all of the records may belong to another transaction: the transaction whose"
+            " marker ended them, an open transaction, or a transaction that the transaction log no longer contains."
         ),
     ]
 
@@ -51,8 +51,8 @@ class LogSpan(Shape):
         SpanWord,
         Field(
             description="marker: a control record that ends a transaction. gap: the log has no records at these"
-            " offsets. hanging: open, and no coordinator is set to end it. unknown: not readable, or the marker was not"
-            " found."
+            " offsets. hanging: records of an open transaction that no coordinator is set to end. unknown: not"
+            " readable, or the marker was not found."
         ),
     ]
     producer_id: Wide | None
@@ -142,7 +142,8 @@ class AbortedRun(Shape):
     owners: Annotated[list[AbortedBy], Field(description="The producer ids with the most transactions, at most 20.")]
     more_owners: Annotated[int, Field(description="The number of producer ids that are left out.")]
     first_readable: Annotated[
-        int | None, Field(description="`to`, if read_committed consumers get the record at that offset; else null.")
+        int | None,
+        Field(description="The offset `to`, if read_committed consumers get the record at that offset; else null."),
     ]
     ended_by: Annotated[
         Annotated[EndOfRun, OneOf(*EndOfRun)],

@@ -25,10 +25,10 @@ GroupRelationWord = Annotated[GroupRelation, OneOf(*GroupRelation)]
 IsolationWord = Annotated[IsolationLevel, OneOf(*IsolationLevel)]
 
 Ids = Mapping[bytes, bytes]
-"""Full transactional ids by their keys in the store."""
+"""A mapping from an id's key in the store to the full transactional id."""
 
 Applications = Mapping[bytes, str]
-"""Names of applications, by the owners' keys in the store."""
+"""A mapping from an id's key in the store to the name of the id's application."""
 
 
 class OpenTransaction(Shape):
@@ -120,7 +120,7 @@ class Partition(Shape):
     ]
     open_transactions: Annotated[
         list[OpenTransaction],
-        Field(description="The open transactions that are known while the LSO is stalled, by offset."),
+        Field(description="The open transactions, ordered by offset. They are known only while the LSO is stalled."),
     ]
     blocked_groups: Annotated[
         list[str],
@@ -132,9 +132,9 @@ class Partition(Shape):
     judged: Annotated[
         bool,
         Field(
-            description="True if the partition's leader answers, and each open transaction has a known relation. Facts"
-            " that may still arrive do not count as missing: for 3 s, and for 45 s while a client may be waiting for a"
-            " broker."
+            description="True if the partition's leader answers, and each open transaction has a known relation. A"
+            " missing fact that may still arrive counts only after 3 s, and only after 45 s while a client may be"
+            " waiting for a broker."
         ),
     ]
     why: Annotated[str | None, Field(description="The reason why `judged` is false.")]
@@ -231,8 +231,8 @@ class Group(Shape):
     offsets_partition: Annotated[
         int | None,
         Field(
-            description="If an offset of the group is pending (unstable_offsets, or inactive): the partition of"
-            " __consumer_offsets on which the transaction is open."
+            description="The partition of __consumer_offsets on which the transaction with a pending offset of the"
+            " group is open (relation unstable_offsets or inactive)."
         ),
     ]
     producer_id: Annotated[
@@ -291,8 +291,8 @@ class Marker(Shape):
     generation: Annotated[
         int,
         Field(
-            description="A number that rises when the topic is created again or its log is cut: an offset then names"
-            " another record."
+            description="A number that rises when the topic is created again or its log is cut, because an offset"
+            " then names another record."
         ),
     ]
     href: Annotated[str | None, Field(description="Path of its transactional id.")]

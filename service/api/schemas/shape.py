@@ -169,7 +169,8 @@ class Shape:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Returns pydantic's schema of the fields, and adds to its properties the keys that follow fields."""
+        """Returns pydantic's schema of the fields, to which it adds the keys that the JSON has after some fields, such
+        as `x_str` after `x`."""
         schema = handler(source)
         body: Any = handler.resolve_ref_schema(schema)
         hints = get_type_hints(source, include_extras=True)

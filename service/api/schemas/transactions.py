@@ -67,7 +67,7 @@ class Transaction(Shape):
     times_out_at: RawTime
     expires_at: RawTime
     partitions: Annotated[
-        list[TopicPartition], Field(description="All partitions while the transaction is open, else empty.")
+        list[TopicPartition], Field(description="All partitions of the open transaction; empty if none is open.")
     ]
     coordinator: Coordinator
     client_transaction_version: int

@@ -13,11 +13,12 @@ BOUNDS_US: Final = (
     *(2_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000),
     *(500_000, 1_000_000, 2_000_000, 4_000_000),
 )
-"""Upper bounds of the buckets, inclusive. Longer durations fall into one more bucket."""
+"""Upper bounds (µs, inclusive) of the buckets of a histogram of durations. Longer durations fall into one more
+bucket."""
 
 RECENT: Final = 60
-"""Number of successful rounds of a coordinator from which percentiles are computed: 10 minutes with one round every 10
-s."""
+"""Number of newest successful rounds of a coordinator from which percentiles are computed. At one round every 10 s,
+they cover 10 minutes."""
 
 BROKER_NOT_AVAILABLE: Final = "BROKER_NOT_AVAILABLE"
 NOT_ENOUGH_REPLICAS: Final = "NOT_ENOUGH_REPLICAS"
@@ -35,7 +36,7 @@ class Phase(StrEnum):
     INIT = "init"
     """InitProducerId, once for each producer."""
     PRODUCE = "produce"
-    """From the begin of the transaction until the record is acknowledged. Includes AddPartitionsToTxn."""
+    """From the start of the transaction until the record is acknowledged. Includes AddPartitionsToTxn."""
     COMMIT = "commit"
     """From EndTxn until the commit is acknowledged."""
     VISIBLE = "visible"
@@ -52,7 +53,7 @@ class Failure(NamedTuple):
 
 class Round(NamedTuple):
     """One round. Durations are in microseconds; a duration is None if its steps were not finished. `init_us`: the
-    duration of InitProducerId; None also if the producer existed already. `commit_us`: from the begin of the
+    duration of InitProducerId; None also if the producer existed already. `commit_us`: from the start of the
     transaction to the acknowledged commit. `visible_us`: from the acknowledged commit until a consumer has the
     record."""
 
@@ -88,11 +89,12 @@ class Recent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """The results of all rounds of one coordinator so far. `rounds`: the number of rounds; `failures`: by error, the
-    number of failed rounds. `last_at_ms`: the begin of the newest round, or the newest time at which the broker was
-    found idle. `failing_since_ms` and `failure`: None while rounds succeed, while the broker is idle, and before the
-    first round. `idle_since_ms`: the time since which the broker is idle (it is live and coordinates nothing); None
-    while it is not idle. `recent`: the newest successful rounds, oldest first."""
+    """The results of all rounds of one coordinator so far. `rounds`: the number of rounds; `failures`: a mapping from
+    Kafka's name of an error to the number of rounds that failed with it. `last_at_ms`: the start of the newest round,
+    or the newest time at which the broker was found idle. `failing_since_ms` and `failure`: None while rounds succeed,
+    while the broker is idle, and before the first round. `idle_since_ms`: the time since which the broker is idle (it
+    is live and coordinates nothing); None while it is not idle. `recent`: the newest successful rounds, oldest
+    first."""
 
     broker: int
     log_partition: int | None = None

@@ -38,7 +38,7 @@ def is_canary_topic(topic: str | None) -> bool:
 
 @lru_cache(maxsize=256)
 def canary_id(token: str, log_partition: int, partition_count: int) -> str:
-    """Returns the canary's id of one partition of the transaction log: the first numbered id that hashes to this
+    """Returns the canary's id for one partition of the transaction log: the first numbered id that hashes to this
     partition. So each partition has one id, which is used again and again.
 
     `token`: distinguishes the canaries of different stores, which would fence each other under the same id.
@@ -54,7 +54,7 @@ MOST_COORDINATORS: Final = 24
 
 
 class Replicated(NamedTuple):
-    """A partition with its leader (-1: none), and the numbers of its replicas and of those in sync."""
+    """A partition: its leader (-1 if it has none), and the numbers of its replicas and of its in-sync replicas."""
 
     partition: int
     leader: int
@@ -64,9 +64,9 @@ class Replicated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`brokers`: the ids of the live brokers. `log`: the partitions of the transaction log. `topic`: the partitions of
-    the canary's topic.
-    `min_in_sync`: the number of replicas in sync that the transaction log needs for writes; None: not known."""
+    """The state of a cluster from which the canary chooses its targets. `brokers`: the ids of the live brokers. `log`:
+    the partitions of the transaction log. `topic`: the partitions of the canary's topic. `min_in_sync`: the number of
+    in-sync replicas that the transaction log needs for writes; None if not known."""
 
     brokers: frozenset[int]
     log: tuple[Replicated, ...]
@@ -97,12 +97,12 @@ class Target(NamedTuple):
 
 
 def target_of(layout: Layout, broker: int, token: str, before: Target | None = None) -> Target | None:
-    """Returns the target of the broker; None if the broker coordinates nothing, or if no partition of the topic has a
-    leader.
+    """Returns the target for the broker's next round; None if the broker coordinates nothing, or if no partition of the
+    topic has a leader.
 
-    Chooses the log partition with the fewest replicas in sync, because that partition fails first. Among partitions
-    with equally few, prefers the one of the target `before`, so that ids are used again. Prefers a partition of the
-    topic that the same broker leads, so that another broker's failure does not count as a failure of this broker.
+    Chooses the log partition with the fewest replicas in sync, because that partition fails first. If several have
+    equally few, prefers the log partition of the target `before`, so that ids are used again. Prefers a partition of
+    the topic that the same broker leads, so that another broker's failure does not count as a failure of this broker.
     """
     led, writable = layout.leads(broker), {one.partition: one.leader for one in layout.topic if one.leader >= 0}
     if not led or not writable:
@@ -116,7 +116,8 @@ def target_of(layout: Layout, broker: int, token: str, before: Target | None = N
 
 
 def absence(layout: Layout, broker: int) -> Failure | None:
-    """Returns the failure of a broker without a target; None if the broker is live and coordinates nothing."""
+    """Returns the reason why `target_of` gives the broker no target, as the failure of a round. Returns None if the
+    broker is live and coordinates nothing, which is no failure."""
     if broker not in layout.brokers:
         return Failure(Phase.COORDINATOR, BROKER_NOT_AVAILABLE, "the broker is not among the cluster's live brokers")
     if layout.leads(broker):
@@ -130,9 +131,9 @@ cause."""
 
 
 def explained(failure: Failure, layout: Layout, target: Target) -> Failure:
-    """Returns `failure`, unless missing in-sync replicas of the target's log partition explain the failure. In that
-    case, returns a failure that names this cause. They do not explain a record that is not visible: the commit is in
-    the log then."""
+    """Returns a failure that names the cause if the target's log partition has too few in-sync replicas, and the error
+    of `failure` can come from that. Otherwise returns `failure`. Too few in-sync replicas cannot be why a record is not
+    visible, because then the commit is in the log."""
     if failure.phase == Phase.VISIBLE:
         return failure
     one = next((one for one in layout.log if one.partition == target.log_partition), None)

@@ -39,7 +39,7 @@ def _log(report: CanaryReport) -> Iterator[Line]:
     if report.describes_log:
         yield Line(OK, _WHAT, f"DESCRIBE is allowed on {TOPIC}")
     else:
-        text = f"DESCRIBE on {TOPIC} is denied: the canary cannot find out which broker coordinates which id"
+        text = f"DESCRIBE on {TOPIC} is denied, so the canary cannot find out which broker coordinates which id"
         yield Line(GAP, _WHAT, text, (topic(TOPIC, "Describe"),))
 
 
@@ -48,7 +48,9 @@ def _ids(report: CanaryReport) -> Iterator[Line]:
         yield Line(OK, _WHAT, f"WRITE is allowed on transactional ids that begin with {ID_PREFIX}")
         return
     denied = "WRITE" if not report.writes_ids else "DESCRIBE"
-    text = f"{denied} is denied on transactional ids that begin with {ID_PREFIX}: the canary cannot run a transaction"
+    text = (
+        f"{denied} is denied on transactional ids that begin with {ID_PREFIX}, so the canary cannot run a transaction"
+    )
     grant = Acl("--transactional-id", ID_PREFIX, "Write", is_prefix=True)  # WRITE implies DESCRIBE
     yield Line(GAP, _WHAT, text, (grant,))
 
@@ -70,4 +72,4 @@ def _topic(report: CanaryReport) -> Iterator[Line]:
     else:
         yield Line(OK, _WHAT, f"READ and WRITE are allowed on topic {name}")
     if "DELETE" not in report.operations:
-        yield Line(NOTE, _WHAT, f"DELETE on topic {name} is denied: its records stay until retention deletes them")
+        yield Line(NOTE, _WHAT, f"DELETE on topic {name} is denied, so its records stay until retention deletes them")

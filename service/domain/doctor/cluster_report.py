@@ -1,5 +1,5 @@
-"""The result of `doctor`'s examination of a cluster: the values that pass from the code that asks Kafka to the code
-that explains the answers."""
+"""The result of `doctor`'s examination of a cluster: the values that the code that asks Kafka hands to the code that
+explains the answers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from service.domain.reasons.unread import TransactionsSeen
 
 
 class BrokerReport(NamedTuple):
-    """A broker. `apis`: the highest version by API key. If the broker does not answer at the address that it
-    advertises, `why` gives the reason and `apis` is empty.
+    """A broker. `apis`: a mapping from API key to the highest version that the broker supports. If the broker does not
+    answer at the address that it advertises, `why` gives the reason and `apis` is empty.
 
     `newest_metadata_version`: the highest level of `metadata.version` that the broker supports; None if it reports
     none.
@@ -27,11 +27,11 @@ class BrokerReport(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """The topic `__transaction_state`. `exists` None: not known, because DESCRIBE is denied, or for the reason
-    `why`. `may_read` None: not known.
+    """The topic `__transaction_state`. `exists`: None if not known, because DESCRIBE is denied or for the reason `why`.
+    `may_read`: None if not known.
 
-    `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log. `seen`: the sign that
-    transactions are used although the topic does not exist; None if there is no such sign.
+    `ids`: the number of ids in the part of the log that was read. `is_whole`: True if the whole log was read. `seen`:
+    the sign that transactions are used although the topic does not exist; None if there is no such sign.
     """
 
     exists: bool | None
@@ -45,9 +45,9 @@ class LogReport(NamedTuple):
 
 
 class IdsReport(NamedTuple):
-    """Transactional ids. `listed`: their number in ListTransactions; None if a request failed, for the reason `why`.
-    `hidden`: ids in the log to which DescribeTransactions denies access. `any_denied`: DescribeTransactions denies
-    access even to an invented id, so further ids may be hidden; None if not known."""
+    """Transactional ids. `listed`: the number of ids that ListTransactions lists; None if a request failed, for the
+    reason `why`. `hidden`: ids in the log to which DescribeTransactions denies access. `any_denied`: True if
+    DescribeTransactions denies access even to an invented id, so that further ids may be hidden; None if not known."""
 
     listed: int | None
     hidden: tuple[str, ...]
@@ -58,16 +58,16 @@ class IdsReport(NamedTuple):
 class TopicsReport(NamedTuple):
     """Topics.
 
-    - `globs`: the patterns of `--topics`; `*` without this flag. `partitions`: by topic, the number of partitions, for
-      all topics that Kafka lists.
-    - `mirrored`, `left_out` (by `--topics`): topics that are not watched. `absent`: names in `--topics` that no topic
-      has.
+    - `globs`: the patterns of `--topics`; `*` without this flag. `partitions`: a mapping from each topic that Kafka
+      lists to its number of partitions.
+    - `mirrored`, `left_out`: topics that are not watched, because they are mirrored, or because `--topics` leaves them
+      out. `absent`: names in `--topics` that no topic has.
     - `not_describable`: topics to be watched on which DESCRIBE is denied; their names are known from `--topics` or the
       transaction log. `denied_globs`: the patterns that may match hidden topics, because Kafka denies access even to an
       invented topic that matches.
-    - DescribeProducers, for one partition of each watched topic, is allowed on `readable`, denied on `unreadable`, and
-      got no clear answer on `unanswered` (`unanswered_why`). `with_open`: topics with an open transaction on that
-      partition.
+    - DescribeProducers was sent for one partition of each watched topic. It is allowed on the topics `readable`, denied
+      on `unreadable`, and got no clear answer on `unanswered`, for the reason `unanswered_why`. `with_open`: topics
+      with an open transaction on that partition.
     """
 
     globs: tuple[str, ...]
@@ -91,9 +91,9 @@ class TopicsReport(NamedTuple):
 
 
 class GroupsReport(NamedTuple):
-    """Consumer groups. `listed`: their number in ListGroups; None if a request failed, for the reason `why`. `denied`:
-    the listed groups on which DESCRIBE is denied. `any_denied`: Kafka denies access even to an invented group; None if
-    not known.
+    """Consumer groups. `listed`: the number of groups that ListGroups lists; None if a request failed, for the reason
+    `why`. `denied`: the listed groups on which DESCRIBE is denied. `any_denied`: True if Kafka denies access even to an
+    invented group; None if not known.
 
     `share_not_judged`: listed share groups (KIP-932) for which it is not known whether they wait; `share_why`: the
     reason.
@@ -120,7 +120,7 @@ class ClockReport(NamedTuple):
 class ClusterReport(NamedTuple):
     """Everything that the examination found. `cluster_operations`: the operations that the principal may perform on the
     cluster, in Kafka's words; None if Kafka does not report them, for example without DESCRIBE on the cluster.
-    `has_authorizer`: None if not known. `reports_operations`: the brokers speak DescribeCluster."""
+    `has_authorizer`: None if not known. `reports_operations`: True if the brokers support DescribeCluster."""
 
     bootstrap: str
     principal: str | None

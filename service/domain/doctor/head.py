@@ -60,10 +60,14 @@ def _software(report: ClusterReport) -> str:
             "brokers that speak Kafka's protocol and report no metadata.version: their software and release are not"
             " known"
         )
-    releases = dict.fromkeys(release_of(level) or "of a release that is not known here" for level in levels)
+    releases = dict.fromkeys(release_of(level) for level in levels)
+    known = [release for release in releases if release is not None]
+    software = [f"Kafka {join_names(known)}"] if known else []
+    if None in releases:
+        software.append("a release of Kafka that this txnscope does not know")
     others = " (some brokers report none)" if None in reported else ""
     highest = join_names(list(map(str, levels)))
-    return f"Kafka {join_names(list(releases))}, because the brokers support metadata.version up to {highest}{others}"
+    return f"{' and '.join(software)}, because the brokers support metadata.version up to {highest}{others}"
 
 
 def _log(report: ClusterReport) -> str:

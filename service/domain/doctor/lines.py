@@ -56,7 +56,7 @@ def lines(report: ClusterReport) -> list[Line]:
 
 
 def to_resolve(report: ClusterReport) -> tuple[str, Acl] | None:
-    """Returns (the reason why the principal may be unable to write markers, the ACL to grant); None if the principal
+    """Returns the reason why the principal may be unable to write markers, and the ACL to grant; None if the principal
     certainly can write markers. Since 3.8, ALTER on the cluster is enough (KAFKA-16513); before 3.8, CLUSTER_ACTION is
     required (`KafkaApis.handleWriteTxnMarkersRequest`)."""
     levels = [broker.newest_metadata_version or 0 for broker in report.brokers if broker.why is None]
@@ -99,20 +99,20 @@ def _features(report: ClusterReport) -> Iterator[Line]:
         return
     metadata = report.features.get("metadata.version")
     version = report.features.get("transaction.version", 0)
-    protocol = "the older protocol: its clients' commits and aborts keep the epoch"
+    protocol = "the older protocol, in which a client's commits and aborts keep the epoch"
     if version >= 2:
-        protocol = "each end raises the epoch (KIP-890 part 2), except of clients of the older protocol"
+        protocol = "each commit or abort raises the epoch (KIP-890 part 2), except for clients of the older protocol"
     yield Line(
         OK, "features", f"transaction.version {version}: {protocol}; metadata.version {metadata or 'not reported'}"
     )
     may_skip = may_skip_markers([broker.newest_metadata_version for broker in report.brokers])
     if may_skip is not False:
-        which = f"coordinators of Kafka {SKIPPING}" + ("" if may_skip else ", and maybe these,")
+        which = f"coordinators of Kafka {SKIPPING}" + ("" if may_skip else ", and maybe of this cluster,")
         yield Line(
             NOTE,
             "features",
-            f"{which} skip partitions without a leader (KAFKA-20734): a committed transaction may hang."
-            " Read the decision of a finding before you abort anything",
+            f"{which} skip the markers of partitions without a leader (KAFKA-20734), so a committed"
+            " transaction may hang. Read the decision of a finding before you abort anything",
         )
 
 
@@ -120,10 +120,10 @@ def _cluster(report: ClusterReport) -> Iterator[Line]:
     if report.has_authorizer is False:
         yield Line(OK, "ACLs", "the brokers have no authorizer: everybody may do everything")
     elif not report.reports_operations:
-        text = "the brokers do not report which operations are allowed on the cluster: groups may be hidden"
+        text = "the brokers do not report which operations are allowed on the cluster, so groups may be hidden"
         yield Line(NOTE, "ACLs", text)
     elif report.cluster_operations is None:
-        text = "DESCRIBE on the cluster is denied: groups may be hidden, and the controller's clock cannot be read"
+        text = "DESCRIBE on the cluster is denied, so groups may be hidden, and the controller's clock cannot be read"
         yield Line(GAP, "ACLs", text, (acls.CLUSTER_DESCRIBE,))
     else:
         yield Line(OK, "ACLs", f"operations allowed on the cluster: {', '.join(sorted(report.cluster_operations))}")
@@ -153,13 +153,13 @@ def _log(report: ClusterReport) -> Iterator[Line]:
         return
     if log.leaderless:
         missing = join_partitions([(TOPIC, number) for number in log.leaderless])
-        yield Line(GAP, TOPIC, f"no leader: {missing}; transactions of these partitions cannot be followed")
+        yield Line(GAP, TOPIC, f"partitions without a leader: {missing}; their transactions cannot be followed")
     if log.may_read is False:
         yield Line(GAP, TOPIC, f"{log.partitions} partitions, READ is denied", read)
     elif log.may_read is None:
         yield Line(GAP, TOPIC, f"{log.partitions} partitions; the log could not be read: {log.why}")
     else:
-        part = "all of it was read" if log.is_whole else "a part of it was read"
+        part = "all of the log was read" if log.is_whole else "a part of the log was read"
         yield Line(
             OK, TOPIC, f"{log.partitions} partitions, READ is allowed; {part}: {_count(log.ids, 'transactional id')}"
         )
@@ -173,8 +173,8 @@ def _topics(report: ClusterReport) -> Iterator[Line]:
         OK if watched or not topics.denied_globs else GAP,
         "coverage",
         f"{_count(len(watched), 'topic')} with {_count(count, 'partition')} would be watched"
-        + _aside(report, topics.mirrored, "mirrored, never judged")
-        + _aside(report, topics.left_out, "left out by --topics"),
+        + _aside(report, topics.mirrored, "(mirrored, never judged)")
+        + _aside(report, topics.left_out, "(left out by --topics)"),
     )
     if topics.absent:
         yield Line(NOTE, "coverage", f"--topics: there is no topic {join_names(topics.absent)}")
@@ -185,7 +185,7 @@ def _topics(report: ClusterReport) -> Iterator[Line]:
     hidden = tuple(acls.pattern(glob, "Read") for glob in topics.denied_globs if glob not in topics.not_describable)
     if hidden:
         which = "topics" if "*" in topics.denied_globs else f"topics like {join_names(topics.denied_globs)}"
-        text = f"Kafka does not list {which} without DESCRIBE: their number is not known"
+        text = f"Kafka does not list {which} without DESCRIBE, so their number is not known"
         yield Line(GAP, "coverage", text, hidden)
     if topics.leaderless:
         text = (
@@ -216,10 +216,10 @@ def _readable(report: ClusterReport) -> Iterator[Line]:
         )
         yield Line(GAP, what, text, tuple(missing))
     elif topics.readable:
-        which = "the topic" if count == watched == 1 else f"all {count} topics"
+        which = "the watched topic" if count == watched == 1 else f"all {count} watched topics"
         if topics.unanswered:
-            which = f"{count} of {watched} topics"
-        yield Line(OK, what, f"READ is allowed on {which} watched")
+            which = f"{count} of {watched} watched topics"
+        yield Line(OK, what, f"READ is allowed on {which}")
     if topics.unanswered:
         yield Line(GAP, what, f"no answer about {join_names(topics.unanswered)}: {topics.unanswered_why}")
 
@@ -274,7 +274,7 @@ def _groups(report: ClusterReport) -> Iterator[Line]:
 
 def _clocks(report: ClusterReport) -> Iterator[Line]:
     for clock in report.clocks:
-        about = f" (give or take {clock.within_ms} ms)"
+        about = f" (± {clock.within_ms} ms)"
         ahead = (
             f"{duration(abs(clock.ahead_ms))} {'ahead of' if clock.ahead_ms >= 0 else 'behind'} this machine's{about}"
         )

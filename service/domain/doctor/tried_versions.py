@@ -20,14 +20,14 @@ NO_GROUPS: Final = {
     "share_groups": "KIP-932",
     "streams_groups": "KIP-1071",
 }
-"""The KIP of each kind of group."""
+"""A mapping from a kind of group to its KIP."""
 LACKING: Final = {
     "refuses_late_writes": "a write after the end of its transaction is accepted, and hangs (no KIP-890 part 1)",
     "refuses_unlisted_offsets": "offsets committed outside of a transaction are accepted, and hang",
-    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: a start of the application"
-    " fences its id instead",
+    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction (starting the application"
+    " fences its id instead)",
 }
-"""For each ability, the consequence for an operator if a version of Kafka lacks the ability."""
+"""A mapping from an ability of Kafka to the consequence for an operator if a version lacks the ability."""
 
 
 class Told(NamedTuple):
@@ -51,8 +51,8 @@ class Scenario(NamedTuple):
 
 class TriedVersion(NamedTuple):
     """The record of a test run on one version. `date`: the date of the run, UTC. `seconds`: the duration of the whole
-    run. `features`: the highest supported and the finalized level of each feature. `apis`: the highest version of each
-    request."""
+    run. `features`: the highest supported and the finalized level of each feature. `apis`: a mapping from a request to
+    its highest version."""
 
     version: str
     date: str

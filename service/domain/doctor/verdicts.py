@@ -60,7 +60,9 @@ def _hanging(report: ClusterReport) -> Verdict:
             exceptions.append("not for ids without DESCRIBE")
         exceptions.append("without the decision (commit or abort)")
         return Verdict(
-            what, LIKELY, "; ".join([f"{why_no_log(report)}: only from DescribeTransactions answers", *exceptions])
+            what,
+            LIKELY,
+            "; ".join([f"{why_no_log(report)}, so only from answers to DescribeTransactions", *exceptions]),
         )
     if not topics.readable:
         return Verdict(what, LIKELY, "; ".join(["DescribeProducers got no answer", *exceptions]))
@@ -97,7 +99,7 @@ def _times(report: ClusterReport) -> Verdict:
     if not report.log.may_read:
         return Verdict(what, NONE, why_no_log(report))
     if report.assumed_configs:
-        return Verdict(what, LIKELY, "with Kafka's defaults: the brokers' configs could not be read")
+        return Verdict(what, LIKELY, "from Kafka's defaults, because the brokers' configs could not be read")
     return Verdict(what, CERTAIN, "; ".join(_not_coordinated(report)))
 
 

@@ -135,8 +135,8 @@ def test_the_problem_of_an_untailed_partition_names_the_flag(cluster: Tailing, w
     assert problem["type"] == "urn:txnscope:not-tailed"
     if place == "orders/0":
         assert problem["detail"] == (
-            "partition 'orders-0' of cluster 'orders' is not tailed: txnscope reads every batch only of the topics"
-            " given with --partitions all --topics orders"
+            "partition 'orders-0' of cluster 'orders' is not tailed; to tail it, run txnscope with"
+            " --partitions all --topics orders"
         )
 
 

@@ -125,7 +125,7 @@ def test_without_operators_every_request_is_refused(url: str, monkeypatch: pytes
     with resolve_api(url, monkeypatch, operators=None) as here:
         answer = here.execute()
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:txnscope:not-allowed")
-    assert answer.json()["detail"].startswith("this service accepts no changes: ")
+    assert answer.json()["detail"].startswith("this service accepts no changes; ")
 
 
 def test_a_missing_key_and_a_wrong_key_get_the_same_answer(here: ResolveApi) -> None:
@@ -135,7 +135,8 @@ def test_a_missing_key_and_a_wrong_key_get_the_same_answer(here: ResolveApi) -> 
         answer = here.client.post(path, json={"dry_run": False}, headers=headers)
         assert (answer.status_code, answer.json()["detail"]) == (
             403,
-            "this request needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)",
+            "this request needs an operator's key, in the header Authorization: Bearer KEY"
+            " (for commands: --key-file FILE)",
         )
     assert (here.brokers.looks, here.brokers.sent, here.audited()) == (0, [], [])
 

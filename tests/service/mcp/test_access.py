@@ -108,7 +108,10 @@ def test_a_key_file_is_used_on_stdio(guarded: Service, tmp_path: Path) -> None:
         "orders"
     ]
     without = by_stdio(guarded.url, look)
-    assert without == {"error": "this request needs credentials: Authorization: Bearer KEY (commands: --key-file FILE)"}
+    assert without == {
+        "error": "this request needs credentials, such as the header Authorization: Bearer KEY"
+        " (for commands: --key-file FILE)"
+    }
 
 
 def test_requests_of_other_sites_and_hosts_are_refused(guarded: Service) -> None:

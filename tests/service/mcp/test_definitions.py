@@ -125,7 +125,7 @@ def test_unknown_tools_and_resources_are_refused_by_name(talk: Talk) -> None:
         (
             "explain_offset",
             {"cluster": "orders", "topic": "t", "partition": 0, "offset": 1},
-            "no brokers configured: this request needs Kafka, start the service with --bootstrap-servers",
+            "this request needs Kafka, but no brokers are configured; start the service with --bootstrap-servers",
         ),
     ],
 )

@@ -63,7 +63,7 @@ def test_each_cluster_has_a_canary_and_may_have_its_own_table() -> None:
     ("line", "why"),
     [
         ('topic = "orders"', "canary: topic: 'orders' does not contain txnscope-canary"),
-        ('topic = "txnscope-canary/1"', "canary: topic: 'txnscope-canary/1' is no name of a topic"),
+        ('topic = "txnscope-canary/1"', "canary: topic: 'txnscope-canary/1' is not a valid topic name"),
         ('every = "0s"', "canary: every: '0s' is shorter than a second"),
         ("every = 10", "canary: every: 10 is no duration like"),
         ("coordinators = [-1]", "canary: coordinators"),

@@ -199,14 +199,14 @@ def test_a_release_is_not_guessed(level: int | None) -> None:
         ((30, 28), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 skip"),
         ((33, 33), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 skip"),
         ((28, 21), None),
-        ((28, 34), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0, and maybe these, skip"),
-        ((28, None), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0, and maybe these, skip"),
+        ((28, 34), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0, and maybe of this cluster, skip"),
+        ((28, None), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0, and maybe of this cluster, skip"),
     ],
 )
 def test_a_bug_is_named_where_the_brokers_have_it(levels: tuple[int | None, ...], said: str | None) -> None:
     brokers = tuple(BROKER._replace(node=n, newest_metadata_version=level) for n, level in enumerate(levels))
     reported = [line.text for line in lines(FINE._replace(brokers=brokers)) if "KAFKA-20734" in line.text]
-    assert [text.partition(" partitions without")[0] for text in reported] == ([] if said is None else [said])
+    assert [text.partition(" the markers")[0] for text in reported] == ([] if said is None else [said])
 
 
 def test_markers_need_alter_and_cluster_action_before_38() -> None:
@@ -319,7 +319,7 @@ def test_partitions_of_the_log_without_a_leader_leave_producers_without_a_name()
 def test_topics_without_an_answer_are_not_counted_as_allowed() -> None:
     seen = FINE._replace(topics=TOPICS._replace(readable=("orders",), unanswered=("payments",), unanswered_why="x"))
     (allowed,) = (line.text for line in lines(seen) if line.text.startswith("READ is allowed"))
-    assert allowed == "READ is allowed on 1 of 2 topics watched"
+    assert allowed == "READ is allowed on 1 of 2 watched topics"
     assert "payments" in verdict(seen, "names of blocking producers").why
 
 
@@ -371,7 +371,7 @@ def test_a_known_release_shows_its_recorded_results_and_differences() -> None:
     older = FINE._replace(brokers=(BROKER._replace(newest_metadata_version=28),))
     assert first_lines(older)["there"] == (
         "offsets committed outside of a transaction are accepted, and hang; kafka-transactions.sh has no"
-        " forceTerminateTransaction: a start of the application fences its id instead; by default no groups of KIP-848,"
+        " forceTerminateTransaction (starting the application fences its id instead); by default no groups of KIP-848,"
         " KIP-932 and KIP-1071"
     )
     both = FINE._replace(brokers=(BROKER, *older.brokers))
