@@ -79,7 +79,8 @@ def warnings(settings: Settings, used: tuple[str, ...], config: str | None) -> I
     `config`: the file of --config."""
     for file in dict.fromkeys(_secret_files(settings, used, config)):
         if (who := _readers(file)) is not None:
-            yield f"{file}: {who} can read it, and it has a secret: chmod 600 {shlex.quote(str(file))}"
+            command = f"chmod 600 {shlex.quote(str(file))}"
+            yield f"{file}: {who} can read this file with a secret; to protect it, run: {command}"
 
 
 def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None) -> Iterator[Path]:
@@ -102,9 +103,9 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
 
 
 def _of_kafka(file: Path | None) -> Iterator[Path]:
-    """Yields the files with secrets to which `file`, a client.properties, leads. First comes `file` itself, if it has a
-    secret. Then come the files that its config providers read, except certificates, and last the PEM files with private
-    keys that its settings name. Yields nothing if `file` cannot be used."""
+    """Yields the files with secrets of a client.properties, `file`. First comes `file` itself, if it has a secret. Then
+    come the files that its config providers read, except certificates, and last the PEM files with private keys that
+    its settings name. Yields nothing if `file` cannot be used."""
     if file is None:
         return
     # imported here, because commands that need no broker should not wait for the library

@@ -162,8 +162,8 @@ class Service:
             if dry_run or error.was_refused:
                 raise
             raise CommandFailed(
-                f"{error}; it is not known whether the marker was written: if so, the finding resolves within seconds,"
-                " and the audit lists it",
+                f"{error}; it is not known whether the marker was written: if it was, the finding resolves within"
+                " seconds, and the audit lists the marker",
                 UNREACHABLE,
             ) from None
 

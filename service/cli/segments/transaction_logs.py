@@ -156,7 +156,7 @@ class JudgedLogs:
         self._transactions = {producer_id: _transactions(some) for producer_id, some in endings.items()}
 
     def causes(self, path: Path) -> Mapping[int, Cause]:
-        """Returns the causes, by offset, in the log partition to which the file belongs."""
+        """Returns a mapping from offset to cause, for the log partition to which the file belongs."""
         return self._causes.get(_log_of(path), {})
 
     def decisions(self, producer_id: int) -> Sequence[Decision]:
@@ -172,8 +172,8 @@ class JudgedLogs:
 @dataclass(slots=True)
 class _Ending:
     """A transaction, and the `record` that shows it: its PrepareX; its CompleteX if the PrepareX is gone; its Ongoing
-    record if it is open. `causes`: by offset, the causes of all records of the log partition; not final until
-    everything is read. `is_superseded`: a later record decided the transaction again."""
+    record if it is open. `causes`: a mapping from offset to cause, for all records of the log partition; not
+    final until everything is read. `is_superseded`: True if a later record decided the transaction again."""
 
     logged: LoggedTransaction
     record: LogRecord
@@ -193,8 +193,8 @@ class _Ending:
 
     @property
     def marker_epoch(self) -> int | None:
-        """The epoch of the transaction's markers. None if the PrepareX is gone, because a CompleteX has another epoch
-        if the producer id changed."""
+        """The epoch of the transaction's markers. None if the PrepareX is gone: the epoch of the CompleteX may be
+        another one, because the producer id may have changed."""
         return self.record.producer_epoch if self.record.state in PREPARED else None
 
     @property
