@@ -164,7 +164,7 @@ class _Window:
         return (Subject(prefix=prefix), len(ids)) if is_shared else (Subject(transactional_id=key[1]), 1)
 
     def _rank(self, prefix: str, remove: bool = False) -> None:
-        """Adds or removes the subjects of the ids of a prefix. Prefixes come before single ids."""
+        """Adds the subjects of a prefix's ids to the ranking, or removes them. Prefixes come before single ids."""
         ids = self._ids[prefix]
         for key in (
             [_rank_of(prefix)] if len(ids) > SINGLE_IDS else [(True, transactional_id) for transactional_id in ids]

@@ -57,8 +57,8 @@ class WithoutMarker(NamedTuple):
 
 
 class CoordinatorAnswer(NamedTuple):
-    """A coordinator's answer about an id, given between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
-    NOT_FOUND.
+    """A coordinator's answer about an id, given between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's name of
+    the state, or NOT_FOUND.
 
     `offset`: the offset of the id's newest record in the store when the question was sent. `missing`: in state
     PrepareX, the partitions that still lack their marker; None in other states. Leaders are looked up for at most
