@@ -39,9 +39,9 @@ each group, the partitions for which the group has pending offsets."""
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the hanging transactions. Returns 1 if a transaction hangs, and 0 if none hangs. Returns 4 if no
-    transaction is known to hang, but not everything could be judged (0 with --allow-partial). Raises CommandFailed:
-    code 2 if the service refuses the request; 3 if the service does not answer."""
+    """Prints the hanging transactions. Returns 1 if a transaction hangs. If no transaction is known to hang, returns 0,
+    or 4 if not everything could be judged and --allow-partial is not given. Raises CommandFailed: code 2 if the service
+    refuses the request; 3 if the service does not answer."""
     service = Service(settings)
     page = service.items("hanging", flags.limit, {"application": flags.application})
     source: dict[str, Any] = next(
@@ -60,9 +60,9 @@ def run(flags: Namespace, settings: Settings) -> int:
         if groups["next_cursor"]:
             print(f"only the first {_GROUPS_READ:,} offsets of groups are read: more groups may wait", file=sys.stderr)
     if page["next_cursor"]:
-        print(f"only the newest {len(page['items'])} are shown (--limit)", file=sys.stderr)
+        print(f"only the newest {len(page['items']):,} findings are shown (--limit)", file=sys.stderr)
     if page["truncated"]:
-        print(f"{page['truncated']:,} more are left out, because too many exist at once", file=sys.stderr)
+        print(f"{page['truncated']:,} more cases are left out, because too many exist at once", file=sys.stderr)
     if gap is not None:
         print(f"not everything can be judged: {gap}", file=sys.stderr)
     if page["items"]:

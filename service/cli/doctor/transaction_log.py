@@ -86,7 +86,7 @@ class _Found:
 
 def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRead:
     """Reads every partition that has a leader, from its log start on, until READ_MS have passed or READ_BYTES are read.
-    Then measures the brokers' clocks, for some LISTEN_MS. A refusal or failure of Kafka is part of the result; nothing
+    Then measures the brokers' clocks, for about LISTEN_MS. A refusal or failure of Kafka is part of the result; nothing
     is raised.
     """
     led = TopicLayout(

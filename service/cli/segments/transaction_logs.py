@@ -1,5 +1,5 @@
-"""Judges segments of the transaction log: causes by offset, owners of producer ids, decisions about transactions. Finds
-the files that a command line names, one by one or by their directory.
+"""Judges segments of the transaction log: finds the causes of records, the owners of producer ids, and the decisions
+about transactions. Also finds the files that a command line names, one by one or by their directory.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _map(path: Path) -> bytes:
-    """Maps the file into memory instead of reading it: a segment holds a gigabyte by default. Slices of a map are
+    """Maps the file into memory instead of reading it: a segment may hold a gigabyte by default. Slices of a map are
     bytes, which is all that decoders need.
 
     Raises CommandFailed if the file cannot be read.
@@ -246,8 +246,8 @@ class _Id:
         return None
 
     def settle(self, now_ms: int) -> None:
-        """Makes the cause of the newest abort final, if the log was read so far that no later record can change that
-        cause."""
+        """Makes the cause of the newest abort final, if the log was read far enough that no later record can change
+        that cause."""
         settles_at_ms = self._last_abort.settles_at_ms
         if settles_at_ms is not None and settles_at_ms <= now_ms:
             self.causes[self._last_abort.offset] = journal.settle(self._last_abort).cause

@@ -242,9 +242,13 @@ class StuckFacts(SharedFacts):
                 f" has not written the end of the transaction to {self.place.log_partition}",
                 self.advice(),
             )
-        which = "of" if self.is_asked else "of at least one of"
+        silent = f"the leader of {self.missing} has not acknowledged its marker"
+        if self.missing.count > 1:
+            silent = f"the leaders of {self.missing} have not acknowledged their markers"
+            if not self.is_asked:
+                silent = f"the leader of at least one of {self.missing} has not acknowledged its marker"
         return Words(
-            f"{self.name} is stuck in {state}: the leader {which} {self.missing} has not acknowledged its marker",
+            f"{self.name} is stuck in {state}: {silent}",
             self.advice(),
         )
 

@@ -70,7 +70,7 @@ class Whose:
         """Returns the beginning of a sentence, like "pay-1" or "12 ids that begin with pay-"."""
         if subject.prefix is not None:
             return f"{self.ids:,} ids that begin with {self.name}"
-        return self.name or f"{self.ids:,} other ids"
+        return self.name or f"{self.ids:,} other {'id' if self.ids == 1 else 'ids'}"
 
 
 class Group(NamedTuple):

@@ -204,7 +204,8 @@ class CorrelatedFacts(Facts):
         survived = duration(self.survived_ms)
         back = f"all were initialised again within {survived} of the start of their transactions"
         if self.came_back < self.ids:
-            back = f"{self.came_back} of {self.ids} ids have been initialised again"
+            have = "has" if self.came_back == 1 else "have"
+            back = f"{self.came_back:,} of {self.ids:,} ids {have} been initialised again"
         own = "" if self.broker is None else f"broker {self.broker} coordinates them all now; "
         return Words(f"{self.ids:,} ids timed out together from {utc(self.first_ms)} on", self.advice(), own + back)
 
