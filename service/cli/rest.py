@@ -219,8 +219,8 @@ class Service:
     def _ask(
         self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, method: str | None = None
     ) -> Any:
-        """Sends a request and returns the JSON of the answer; None for 204 (no content). `method`: without it, POST if
-        there is a body, else GET. `key`: replaces the key of the settings."""
+        """Sends a request and returns the JSON of the answer; None for 204 (no content). `method`: if None, POST
+        with a body, GET without one. `key`: sent instead of the key of the settings."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers |= {"Content-Type": "application/json"}

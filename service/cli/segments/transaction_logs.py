@@ -160,7 +160,7 @@ class JudgedLogs:
         return self._causes.get(_log_of(path), {})
 
     def decisions(self, producer_id: int) -> Sequence[Decision]:
-        """Returns the decisions about transactions of the producer id, whichever partitions they list."""
+        """Returns the decisions about all transactions of the producer id, also of those that do not list `place`."""
         return self._decisions.get(producer_id, ())
 
     def transactions(self, producer_id: int) -> Sequence[LoggedTransaction]:

@@ -31,9 +31,9 @@ class TwoPhase(StrEnum):
 
 
 def two_phase_of(name: str, timeout_ms: int, maker: Application = NOTHING) -> TwoPhase:
-    """Returns the confidence that a two-phase sink made the id, by its form, its timeout and its maker. Apache Flink as
-    the maker, or a transaction without a timeout (KIP-939), makes a two-phase sink certain. If the maker is unknown, an
-    id of Flink's form or a long timeout makes a two-phase sink likely."""
+    """Returns the confidence that a two-phase sink made the id, judged by the id's form, timeout and maker. CERTAIN if
+    the maker is Apache Flink, or if the transaction has no timeout (KIP-939). LIKELY if the maker is unknown, and the
+    id has Flink's form or the timeout is long."""
     if is_two_phase(maker, timeout_ms):
         return TwoPhase.CERTAIN
     is_likely = may_be_two_phase(name, timeout_ms) or timeout_ms >= _LONG_TIMEOUT_MS
@@ -218,9 +218,10 @@ class OverdueFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
-    """A decided transaction of the id `name`. `is_commit`: the decision. `is_asked`: the coordinator reported which
-    partitions lack their marker. `missing`: these partitions; if there are none, only the CompleteX is missing. Unless
-    `is_asked`, `missing` has all partitions of the transaction. `may_skip_markers`: from `service.domain.releases`."""
+    """A decided transaction of the id `name`. `is_commit`: True if the decision is to commit. `is_asked`: True if the
+    coordinator reported which partitions lack their marker. `missing`: these partitions; empty if only the CompleteX is
+    missing. If not `is_asked`, `missing` has all partitions of the transaction. `may_skip_markers`: from
+    `service.domain.releases`."""
 
     name: str
     is_commit: bool

@@ -108,8 +108,8 @@ def prefix_of(name: str) -> str:
 
 
 def is_generated(name: str) -> bool:
-    """Returns whether the part after the prefix was generated: it contains more than separators and numbers of at most
-    6 digits."""
+    """Returns whether the part of an id after its prefix was generated: whether it contains more than separators and
+    numbers of at most 6 digits."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 
@@ -131,8 +131,8 @@ def change_count(counter: Counter[T], key: T, by: int) -> None:
 
 
 class _Window:
-    """Counts the ids that have events in a span of time, by prefix. Ranks the subjects of possible findings about these
-    events, because only the first MOST_SUBJECTS get a finding each."""
+    """Counts, for each prefix, the ids that have events in a span of time. Ranks the subjects of possible findings
+    about these events, because only the first MOST_SUBJECTS get a finding each."""
 
     def __init__(self) -> None:
         self._ids: dict[str, Counter[bytes]] = defaultdict(Counter)

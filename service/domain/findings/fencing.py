@@ -43,8 +43,8 @@ from service.domain.transaction_log.causes import FOLLOWS_WITHIN_MS, CauseCode, 
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
-"""Number of takeovers that make a conflict, if they belong to one run and lie within QUIET_MS by the log's times. Only
-takeovers that show two live producers count."""
+"""This many takeovers of one run (`_Takeover`) within QUIET_MS, by the log's times, make a conflict. Only takeovers
+that show two live producers count."""
 
 ALIVE_MS: Final = 2_000
 """Age (ms) of a transaction below which a fence shows that the fenced producer was alive: a process that crashed takes

@@ -85,7 +85,7 @@ class Facts(ABC):
 
     @abstractmethod
     def words(self, about: Observation, /) -> Words:
-        """Returns the finding in words. Of `about`, uses only the fields that the store keeps too: kind, subject,
+        """Returns the finding in words. Uses only fields of `about` that the store also keeps: kind, subject,
         decision, reason, possible worlds and confidence."""
 
 
