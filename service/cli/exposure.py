@@ -33,12 +33,12 @@ def check_exposure(settings: Settings) -> None:
         return
     if not settings.auth.is_on and settings.tls_client_ca is None:
         raise CommandFailed(
-            f"--host {settings.host}: anyone who reaches this address could read everything: configure [auth], or"
+            f"--host {settings.host}: anyone who reaches this address could read everything; configure [auth], or"
             f" --tls-client-ca ({_HOW})"
         )
     if settings.tls_cert is None:
         raise CommandFailed(
-            f"--host {settings.host}: keys and passwords would be sent unencrypted: give --tls-cert and --tls-key"
+            f"--host {settings.host}: keys and passwords would be sent unencrypted; give --tls-cert and --tls-key"
             f" ({_HOW})"
         )
 

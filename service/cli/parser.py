@@ -207,7 +207,9 @@ COMMANDS: Final = (
         _SERVICE,
         command_flags.notify,
     ),
-    Command("audit", "lists", "lists what people did, tried, or were refused", _SERVICE, command_flags.audit),
+    Command(
+        "audit", "lists", "lists what people and programs did, tried, or were refused", _SERVICE, command_flags.audit
+    ),
     Command(
         "keys", "keys", "creates, lists and revokes keys of the service, in its store", ("store",), command_flags.keys
     ),

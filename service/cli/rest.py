@@ -188,7 +188,7 @@ class Service:
             if not names:
                 raise CommandFailed(f"{self._url} has no cluster yet", UNREACHABLE)
             if len(names) > 1:
-                raise CommandFailed(f"--cluster is missing, choose one of {', '.join(sorted(names))}")
+                raise CommandFailed(f"--cluster is missing: choose one of {', '.join(sorted(names))}")
             self._cluster = names[0]
         return "/".join(["/clusters", _quoted(self._cluster), *map(_quoted, segments)])
 

@@ -23,7 +23,7 @@ def print_page(
         print(json.dumps(page, indent=2))
         return FINE
     print(table(heads, [row(one) for one in page["items"]]))
-    more = ", there are more (--limit)" if page["next_cursor"] else ""
+    more = "; there are more (--limit)" if page["next_cursor"] else ""
     when = f": {never}" if page["as_of"] is None else f" as of {page['as_of']}"
     print(f"{len(page['items']):,} {'row' if len(page['items']) == 1 else 'rows'}{when}{more}", file=sys.stderr)
     return FINE

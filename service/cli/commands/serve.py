@@ -114,7 +114,9 @@ def _exporter(app: FastAPI, settings: Settings) -> Exporter | None:
     try:
         return create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}", public)
     except ModuleNotFoundError as error:
-        raise CommandFailed(f"[otlp] needs the package {error.name}: pip install 'txnscope[otlp]'") from None
+        raise CommandFailed(
+            f"[otlp] needs the package {error.name}; to install it, run: pip install 'txnscope[otlp]'"
+        ) from None
 
 
 def run(_flags: Namespace, settings: Settings) -> int:

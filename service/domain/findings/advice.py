@@ -275,8 +275,9 @@ class StuckFacts(SharedFacts):
             return (
                 f"Partitions were added to {TOPIC}: the record lies in partition {place.partition}, and the id's"
                 f" coordinator looks in partition {place.looked_for_in}. Markers of such a transaction are sent only"
-                f" when a broker loads {place.log_partition}: bring the leaders of its partitions back, then move the"
-                f" leadership of {place.log_partition} to another broker. The record stays as it is. {outcome}"
+                f" when a broker loads {place.log_partition}: bring the leaders of the transaction's partitions back,"
+                f" then move the leadership of {place.log_partition} to another broker. The record stays as it is."
+                f" {outcome}"
             )
         skips = (
             f" A coordinator of Kafka {SKIPPING} skips a partition without leader (KAFKA-20734): the transaction then"

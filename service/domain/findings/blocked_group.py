@@ -111,9 +111,9 @@ class BlockedGroupFacts(SharedFacts):
         return (
             f"{group} {waits} on {topic}-{partition}: at offset {self.lso} {self.cause.text} stops read_committed"
             f" consumers{_DOUBTS[self.doubt]}",
-            "Restarting the group helps only if its own application opened the transaction. Resetting its offsets"
-            " beyond the LSO skips records that may yet be committed. The group's lag, which clients measure up to the"
-            " LSO, may be 0.",
+            "Restarting the group helps only if the group's own application opened the transaction. Resetting the"
+            " group's offsets beyond the LSO skips records that may yet be committed. The group's lag, which clients"
+            " measure up to the LSO, may be 0.",
         )
 
     def _unstable(self, subject: Subject) -> tuple[str, str]:

@@ -174,7 +174,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         tuple(Severity),
         Outlook(3, Heals.WHEN, "completing", "can go on when that transaction ends"),
         expect="the group to read on when the transaction has ended.",
-        no_help=("Resetting its offsets beyond the LSO: records that may yet be committed would be skipped.",),
+        no_help=("Resetting the group's offsets beyond the LSO: records that may yet be committed would be skipped.",),
         alert="KafkaConsumerGroupBlocked",
         seen_on=SeenOn.PARTITION,
     ),
@@ -263,7 +263,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "transaction log expanded",
         (LogExpandedFacts,),
         _CRITICAL,
-        Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire, open transactions stay"),
+        Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire; open transactions stay"),
         expect="each hanging transaction to be reported with its marker, and the number of ids to fall as they expire.",
         no_help=(
             "Waiting for the timeout, once all brokers have restarted: no coordinator then finds the transactions.",

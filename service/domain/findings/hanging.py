@@ -142,7 +142,7 @@ class HangingFacts(Facts):
         if self.was_left_behind:
             return (
                 f" A producer of {self.name} that was started before partitions were added to {TOPIC} can still"
-                " write there: stop it before you write the marker."
+                " write to the partition of this finding: stop that producer before you write the marker."
             )
         return (
             f" {self.name} can still write under this epoch: stop its producer before you write the marker, and start"

@@ -265,5 +265,5 @@ def test_commands_print_tables_of_a_running_service(start: Start, port: int, tmp
 
     SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}", "payments").close()
     code, _, err = ask("transactions")
-    assert (code, err) == (2, "txnscope transactions: --cluster is missing, choose one of orders, payments\n")
+    assert (code, err) == (2, "txnscope transactions: --cluster is missing: choose one of orders, payments\n")
     seeded.close()
