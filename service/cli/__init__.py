@@ -60,9 +60,9 @@ def _settings(flags: Namespace, command: Command) -> settings.Settings:
 
 
 def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None:
-    """Prints a line for each file with secrets that others can read, for each key of a client.properties that has no
-    effect, and for each scheme of a server's address that has none. Children of a supervisor print no lines, because
-    the supervisor has printed them."""
+    """Prints a warning for each file with secrets that others can read, and a note for each key of a client.properties
+    and each scheme of a server's address that has no effect. Children of a supervisor print neither, because the
+    supervisor has printed them."""
     if command.settings and LIFELINE not in os.environ:
         config = flags.config or os.environ.get(f"{settings.ENV_PREFIX}CONFIG")
         for text in warnings(loaded, command.settings, config):

@@ -1,5 +1,5 @@
-"""The flags and arguments of single commands, beside those of settings. COMMANDS in `service.cli.parser` names the
-function of a command, if the command has one."""
+"""The flags and arguments of single commands that are not settings: functions that add them to a command's parser.
+COMMANDS in `service.cli.parser` names the function of each command that has such flags."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def inspect(sub: argparse.ArgumentParser) -> None:
 
 def explain(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("place", metavar="TOPIC-PARTITION@OFFSET", help="the record; with --segments, @OFFSET is enough")
-    sub.add_argument("--to", metavar="OFFSET", type=_number, help="end of the range, exclusive")
+    sub.add_argument("--to", metavar="OFFSET", type=_number, help="end of the range, exclusive (default: OFFSET + 1)")
     sub.add_argument(
         "--segments",
         metavar="FILE",
         nargs="+",
-        help="read these segments (.log) or directories, not the service; ids come from those of __transaction_state",
+        help="read these segments (.log) or directories, not the service; those of __transaction_state add the ids",
     )
     _json(sub)
 
@@ -98,7 +98,7 @@ def migrate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--rebuild",
         action="store_true",
-        help="replace a damaged file by a new one: save what can be read, and have the transaction log read again",
+        help="replace a damaged store by a new one: save what can be read, and have the transaction log read again",
     )
 
 

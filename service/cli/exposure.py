@@ -33,12 +33,12 @@ def check_exposure(settings: Settings) -> None:
         return
     if not settings.auth.is_on and settings.tls_client_ca is None:
         raise CommandFailed(
-            f"--host {settings.host}: anyone who reaches this address could read everything: configure [auth], or"
+            f"--host {settings.host}: anyone who reaches this address could read everything; configure [auth], or"
             f" --tls-client-ca ({_HOW})"
         )
     if settings.tls_cert is None:
         raise CommandFailed(
-            f"--host {settings.host}: keys and passwords would be sent unencrypted: give --tls-cert and --tls-key"
+            f"--host {settings.host}: keys and passwords would be sent unencrypted; give --tls-cert and --tls-key"
             f" ({_HOW})"
         )
 
@@ -79,7 +79,8 @@ def warnings(settings: Settings, used: tuple[str, ...], config: str | None) -> I
     `config`: the file of --config."""
     for file in dict.fromkeys(_secret_files(settings, used, config)):
         if (who := _readers(file)) is not None:
-            yield f"{file}: {who} can read it, and it has a secret: chmod 600 {shlex.quote(str(file))}"
+            command = f"chmod 600 {shlex.quote(str(file))}"
+            yield f"{file}: {who} can read this file with a secret; to protect it, run: {command}"
 
 
 def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None) -> Iterator[Path]:
@@ -102,9 +103,9 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
 
 
 def _of_kafka(file: Path | None) -> Iterator[Path]:
-    """Yields the files with secrets to which `file`, a client.properties, leads. First comes `file` itself, if it has a
-    secret. Then come the files that its config providers read, except certificates, and last the PEM files with private
-    keys that its settings name. Yields nothing if `file` cannot be used."""
+    """Yields the files with secrets of a client.properties, `file`. First comes `file` itself, if it has a secret. Then
+    come the files that its config providers read, except certificates, and last the PEM files with private keys that
+    its settings name. Yields nothing if `file` cannot be used."""
     if file is None:
         return
     # imported here, because commands that need no broker should not wait for the library

@@ -59,7 +59,7 @@ def canary_plans(settings: Settings, *, needs_library: bool = True) -> list[tupl
         if one.canary is not None
     ]
     if found and needs_library and find_spec("confluent_kafka") is None:
-        raise CommandFailed("[canary] needs confluent-kafka: pip install 'txnscope[canary]'")
+        raise CommandFailed("[canary] needs confluent-kafka; to install it, run: pip install 'txnscope[canary]'")
     return found
 
 

@@ -103,7 +103,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Returns the flags. `flags.command` is the `Command`; each setting of the command is an attribute of its own.
+    """Returns the flags. `flags.command` is the `Command`; each setting that the command takes is an attribute, too.
     Raises SystemExit: 2 for a bad flag or a missing command, 0 after --help, --version and --completion.
     """
     top = build_parser()
@@ -196,7 +196,7 @@ COMMANDS: Final = (
     Command(
         "acknowledge",
         "acknowledge",
-        "acknowledges a finding of lost records or of a torn transaction, which then resolves",
+        "acknowledges a finding of lost records or of a torn transaction: the finding then resolves",
         _SERVICE,
         command_flags.acknowledge,
     ),
@@ -207,7 +207,9 @@ COMMANDS: Final = (
         _SERVICE,
         command_flags.notify,
     ),
-    Command("audit", "lists", "lists what people did, tried, or were refused", _SERVICE, command_flags.audit),
+    Command(
+        "audit", "lists", "lists what people and programs did, tried, or were refused", _SERVICE, command_flags.audit
+    ),
     Command(
         "keys", "keys", "creates, lists and revokes keys of the service, in its store", ("store",), command_flags.keys
     ),
@@ -221,7 +223,7 @@ COMMANDS: Final = (
     Command(
         "mcp",
         "mcp",
-        "answers a language model on stdin and stdout (Model Context Protocol), over the service; reads only",
+        "answers a language model on stdin and stdout (Model Context Protocol) with the service's data; read-only",
         ("url", "key_file", "ca", "client_cert"),
     ),
     Command(

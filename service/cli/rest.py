@@ -162,8 +162,8 @@ class Service:
             if dry_run or error.was_refused:
                 raise
             raise CommandFailed(
-                f"{error}; it is not known whether the marker was written: if so, the finding resolves within seconds,"
-                " and the audit lists it",
+                f"{error}; it is not known whether the marker was written: if it was, the finding resolves within"
+                " seconds, and the audit lists the marker",
                 UNREACHABLE,
             ) from None
 
@@ -188,7 +188,7 @@ class Service:
             if not names:
                 raise CommandFailed(f"{self._url} has no cluster yet", UNREACHABLE)
             if len(names) > 1:
-                raise CommandFailed(f"--cluster is missing, choose one of {', '.join(sorted(names))}")
+                raise CommandFailed(f"--cluster is missing: choose one of {', '.join(sorted(names))}")
             self._cluster = names[0]
         return "/".join(["/clusters", _quoted(self._cluster), *map(_quoted, segments)])
 
@@ -219,8 +219,8 @@ class Service:
     def _ask(
         self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, method: str | None = None
     ) -> Any:
-        """Sends a request and returns the JSON of the answer; None for 204 (no content). `method`: without it, POST if
-        there is a body, else GET. `key`: replaces the key of the settings."""
+        """Sends a request and returns the JSON of the answer; None for 204 (no content). `method`: if None, POST
+        with a body, GET without one. `key`: sent instead of the key of the settings."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers |= {"Content-Type": "application/json"}

@@ -18,13 +18,14 @@ def print_page(
     page: dict[str, Any], as_json: bool, heads: Sequence[str], row: Row, never: str = "nothing has been read yet"
 ) -> int:
     """Prints the page as JSON, or as a table with a row for each item. With a table, prints the number of rows and
-    `as_of` to stderr; `never`: the reason printed if there is no `as_of`. Returns FINE."""
+    `as_of` to stderr; without an `as_of`, prints `never`, the reason why there is none. Returns FINE."""
     if as_json:
         print(json.dumps(page, indent=2))
         return FINE
     print(table(heads, [row(one) for one in page["items"]]))
-    more = ", there are more (--limit)" if page["next_cursor"] else ""
-    print(f"{len(page['items'])} rows as of {page['as_of'] or f'never: {never}'}{more}", file=sys.stderr)
+    more = "; there are more (--limit)" if page["next_cursor"] else ""
+    when = f": {never}" if page["as_of"] is None else f" as of {page['as_of']}"
+    print(f"{len(page['items']):,} {'row' if len(page['items']) == 1 else 'rows'}{when}{more}", file=sys.stderr)
     return FINE
 
 
@@ -66,7 +67,7 @@ def span(seconds: int) -> str:
 
 
 def name_of(one: dict[str, Any]) -> str | None:
-    """Returns the transactional.id of an object in an answer, as people see it."""
+    """Returns the transactional.id of an object in an answer, as text for people; None if the object has none."""
     return shown_id(one.get("transactional_id"), one.get("transactional_id_b64"))
 
 

@@ -83,7 +83,7 @@ class Doctor:
         code = main(["doctor", *where, *more])
         captured = self._capsys.readouterr()
         assert captured.err == ""
-        text, _, _resolve = captured.out.partition("\nonly for `txnscope resolve")
+        text, _, _resolve = captured.out.partition("\nneeded only for `txnscope resolve")
         gaps: dict[str, str] = {}
         for what, output in re.findall(r"^gap +([^:]+): (.*)$", text, re.MULTILINE):
             gaps[what] = f"{gaps[what]}; {output}" if what in gaps else output
@@ -123,7 +123,8 @@ def test_a_principal_with_all_permissions_gets_certain_verdicts_only(version: st
     assert re.search(rf"^tried on +Kafka {re.escape(version)} on ", said.text, re.MULTILINE)
     assert re.search(r"clock: controller 1: .* ms (ahead of|behind) this machine's", said.text)
     # doctor only states that markers need other permissions
-    assert "only for `txnscope resolve --execute`, which writes; it is not granted:\nkafka-acls.sh" in said.text
+    mentioned = "needed only for `txnscope resolve --execute`, which writes markers; it is not granted:\nkafka-acls.sh"
+    assert mentioned in said.text
     assert said.text.rstrip().endswith("--operation Alter --cluster")
 
 

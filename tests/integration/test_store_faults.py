@@ -104,7 +104,7 @@ def test_store_faults_neither_lose_nor_repeat_a_count(app: Supervised, broker_43
         text=True,
     )
     assert (rebuilt.returncode, rebuilt.stdout) == (0, "")
-    assert "read only in part: transitions\n" in rebuilt.stderr
+    assert "tables that could be read only in part: transitions\n" in rebuilt.stderr
     app.wait_for_id(2, 3)
     assert set(app.gaps()) == {"away"}
 

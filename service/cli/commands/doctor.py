@@ -84,6 +84,6 @@ def _print(seen: ClusterReport, found: list[Line]) -> None:
     marker = to_resolve(seen)
     if marker is not None:
         why, acl = marker
-        print(f"\nonly for `txnscope resolve --execute`, which writes; {why}:")
+        print(f"\nneeded only for `txnscope resolve --execute`, which writes markers; {why}:")
         for text in acls.lines([acl], seen.principal, seen.bootstrap):
             print(text)

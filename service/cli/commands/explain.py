@@ -29,8 +29,8 @@ _WIDTH = 100
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the spans. Raises CommandFailed: code 2 for a partition, offset or file that is mistyped or does not
-    exist; 3 if the service or Kafka does not answer."""
+    """Prints the spans of offsets, and explains them. Raises CommandFailed: code 2 for a partition, offset or file that
+    is mistyped or does not exist; 3 if the service or Kafka does not answer."""
     place, offset = _place(flags.place)
     to = offset + 1 if flags.to is None else flags.to
     if to <= offset:

@@ -27,9 +27,9 @@ _NO_GROUPS: Final[dict[str, Any]] = {"items": [], "next_cursor": None}
 _WIDTH = 100
 _NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partitions are not watched"}
 _DECISIONS: Final = {
-    "commit": "commit: its coordinator committed it, an abort would discard committed records",
-    "abort": "abort: no committed transaction can have written it, an abort discards its records",
-    "none": "none: it belongs to no transaction that this cluster committed, an abort discards its records",
+    "commit": "commit: its coordinator committed it; an abort would discard committed records",
+    "abort": "abort: no committed transaction can have written these records; an abort discards them",
+    "none": "none: these records belong to no transaction that this cluster committed; an abort discards them",
     "unknown": "unknown: the coordinator's decision is not proven",
 }
 
@@ -39,9 +39,9 @@ each group, the partitions for which the group has pending offsets."""
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the hanging transactions. Returns 1 if a transaction hangs, and 0 if none hangs. Returns 4 if no
-    transaction is known to hang, but not everything could be judged (0 with --allow-partial). Raises CommandFailed:
-    code 2 if the service refuses the request; 3 if the service does not answer."""
+    """Prints the hanging transactions. Returns 1 if a transaction hangs. If no transaction is known to hang, returns 0,
+    or 4 if not everything could be judged and --allow-partial is not given. Raises CommandFailed: code 2 if the service
+    refuses the request; 3 if the service does not answer."""
     service = Service(settings)
     page = service.items("hanging", flags.limit, {"application": flags.application})
     source: dict[str, Any] = next(
@@ -58,11 +58,11 @@ def run(flags: Namespace, settings: Settings) -> int:
         blocks = [_block(one, page["as_of"], pending) for one in page["items"]]
         print("\n\n".join(blocks) or _none(coverage, page["as_of"], flags.application))
         if groups["next_cursor"]:
-            print(f"of the groups' offsets only the first {_GROUPS_READ:,} are read: more may wait", file=sys.stderr)
+            print(f"only the first {_GROUPS_READ:,} offsets of groups are read: more groups may wait", file=sys.stderr)
     if page["next_cursor"]:
-        print(f"only the newest {len(page['items'])} are shown (--limit)", file=sys.stderr)
+        print(f"only the newest {len(page['items']):,} findings are shown (--limit)", file=sys.stderr)
     if page["truncated"]:
-        print(f"{page['truncated']:,} more are left out, because too many exist at once", file=sys.stderr)
+        print(f"{page['truncated']:,} more cases are left out, because too many exist at once", file=sys.stderr)
     if gap is not None:
         print(f"not everything can be judged: {gap}", file=sys.stderr)
     if page["items"]:
@@ -79,9 +79,8 @@ def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str |
     if passed > STALE_AFTER:
         return f"the last sample of the partitions is {span(int(passed.total_seconds()))} old"
     if passed < -STALE_AFTER:
-        return (
-            f"the last sample of the partitions is {span(int(-passed.total_seconds()))} ahead: the clock was set back"
-        )
+        ahead = span(int(-passed.total_seconds()))
+        return f"the last sample of the partitions is {ahead} in the future: the clock was set back"
     return None
 
 
@@ -89,7 +88,8 @@ def _none(coverage: dict[str, Any], as_of: str | None, application: str | None) 
     watched, judged = coverage["watched"], coverage["judged"]
     all_of = f"all {watched:,}" if watched and judged == watched else f"{judged:,} of {watched:,}"
     of = "" if application is None else f" of application {application}"
-    return f"no confirmed hanging transaction{of}: {all_of} watched partitions are judged, as of {as_of or 'never'}"
+    when = "nothing has been read yet" if as_of is None else f"as of {as_of}"
+    return f"no confirmed hanging transaction{of}: {all_of} watched partitions are judged, {when}"
 
 
 def _pending(groups: list[dict[str, Any]]) -> Pending:

@@ -33,7 +33,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     if flags.action == "list":
         return _list(settings)
     if not flags.name or not flags.name.isprintable() or flags.name != flags.name.strip():
-        raise CommandFailed(f"NAME is missing or not printable: keys {flags.action} NAME")
+        raise CommandFailed(f"NAME is missing or not printable: give `txnscope keys {flags.action} NAME`")
     return (_create if flags.action == "create" else _revoke)(flags, settings)
 
 

@@ -24,8 +24,8 @@ _PARTITIONS_SHOWN: Final = 3
 
 
 class _List(NamedTuple):
-    """A list of the service, as a table. `filters`: the flags that are parameters of the request. `row`: returns the
-    cells of an item; its second argument is the `as_of` of the list."""
+    """A list of the service, as a table. `filters`: the flags that become parameters of the request. `row`: a function
+    that returns the cells of an item; its second argument is the `as_of` of the list."""
 
     filters: tuple[str, ...]
     heads: str

@@ -1,4 +1,5 @@
-"""`txnscope mcp`: serves the Model Context Protocol on stdin and stdout, over REST of the service at --url."""
+"""`txnscope mcp`: serves the Model Context Protocol on stdin and stdout, with data from the REST API of the
+service at --url."""
 
 from __future__ import annotations
 

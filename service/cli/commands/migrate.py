@@ -1,5 +1,5 @@
-"""`txnscope migrate`: brings the store's schema to head; existing data stays. `--rebuild` replaces a damaged store by a
-new one."""
+"""`txnscope migrate`: brings the store's schema to the newest version; existing data stays. `--rebuild` replaces a
+damaged store by a new one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _show(rebuilt: Rebuilt) -> None:
     lost = [table.table for table in rebuilt.tables if not table.is_whole]
     print(f"saved {rows:,} rows; the old file is {rebuilt.old_file}", file=sys.stderr)
     if lost:
-        print(f"read only in part: {', '.join(lost)}", file=sys.stderr)
+        print(f"tables that could be read only in part: {', '.join(lost)}", file=sys.stderr)
     if not rebuilt.counts_go_on:
         print("counts start at zero: the old counts cannot be read", file=sys.stderr)
     print("the transaction log is read again at the next start of the application", file=sys.stderr)

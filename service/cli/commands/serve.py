@@ -35,14 +35,15 @@ if TYPE_CHECKING:
     from service.otlp.exporter import Exporter
 
 _LOOK_EVERY_S: Final = 1.0
-"""Interval (s) at which a service that started before its store tries to read it."""
+"""Interval (s) at which a service that could not read its store at the start tries again."""
 
 _LAST_ROUND_S: Final = 8.0
-"""Longest time (s) for the end of the canaries: their last rounds, and the deletion of their records."""
+"""Longest time (s) for which a stopping service waits until the canaries have finished their last rounds and deleted
+their records."""
 
 _LAST_MESSAGE_S: Final = 1.0
-"""Longest time (s) for which a stopping service waits for a delivery to a receiver, or for a request of the export. A
-delivery, or a request with traces, that takes longer is repeated after the next start."""
+"""Longest time (s) for which a stopping service waits for a delivery to a receiver, or for a request of the OTLP
+export. A delivery, or a request with traces, that takes longer is repeated after the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -63,7 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise CommandFailed(f"port {port} is in use: choose another with --port", UNREACHABLE) from None
         if error.errno == errno.EACCES:
-            raise CommandFailed(f"port {port}: no permission, ports below 1024 are reserved") from None
+            raise CommandFailed(f"port {port}: no permission to listen (ports below 1024 are reserved)") from None
         raise CommandFailed(f"--host {host}: {error.strerror}") from None
     return bound
 
@@ -103,8 +104,8 @@ def _wait_for(store: Store) -> None:
 
 
 def _exporter(app: FastAPI, settings: Settings) -> Exporter | None:
-    """Returns the exporter of `[otlp]`; None without that table. Raises CommandFailed if its libraries are not
-    installed."""
+    """Returns the exporter that the table `[otlp]` configures; None without that table. Raises CommandFailed if the
+    exporter's libraries are not installed."""
     from service.app import create_exporter
 
     if settings.otlp is None:
@@ -113,7 +114,9 @@ def _exporter(app: FastAPI, settings: Settings) -> Exporter | None:
     try:
         return create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}", public)
     except ModuleNotFoundError as error:
-        raise CommandFailed(f"[otlp] needs the package {error.name}: pip install 'txnscope[otlp]'") from None
+        raise CommandFailed(
+            f"[otlp] needs the package {error.name}; to install it, run: pip install 'txnscope[otlp]'"
+        ) from None
 
 
 def run(_flags: Namespace, settings: Settings) -> int:

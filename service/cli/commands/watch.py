@@ -17,9 +17,9 @@ from service.settings import Settings, for_service, for_store
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Supervises all processes until SIGTERM or SIGINT, and returns 0. Returns the code of the migration if it fails,
-    or of a child process that no new start can help. Raises CommandFailed: code 2 if a setting cannot work; 3 if the
-    port is taken."""
+    """Supervises all processes until SIGTERM or SIGINT, and returns 0. If the migration fails, or a child process fails
+    and a new start cannot help, returns the exit code of that process. Raises CommandFailed: code 2 if a setting cannot
+    work; 3 if the port is taken."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
     ingests = ingest_children(settings.model_copy(update={"liveness": None}))  # only `txnscope ingest` has --liveness

@@ -24,7 +24,8 @@ from service.wire.transaction_log import decode_key, decode_value
 
 READ_MS: Final = 10_000
 READ_BYTES: Final = 16 << 20
-"""Number of bytes after which reading stops. Even if the log is larger, this part shows whether ids are hidden."""
+"""Number of bytes after which reading stops. Even if the log is larger, the part that was read shows whether ids
+are hidden."""
 LISTEN_MS: Final = 3_000
 """Time (ms) for which to wait for records that are being written, divided among the leaders."""
 _FETCH_BYTES: Final = 1 << 20
@@ -34,8 +35,9 @@ Clock = Callable[[], int]
 
 
 class LogRead(NamedTuple):
-    """The result of a read. `may_read`: None if not known; `why` then gives the reason, or None if there is no log.
-    `ids`: ids in the part that was read, without ids whose last record there is a tombstone."""
+    """The result of a read. `may_read`: whether the principal may read the log; None if this is not known. `why`: the
+    reason why it is not known; None if there is no log. `ids`: ids in the part that was read, without ids whose last
+    record there is a tombstone."""
 
     may_read: bool | None = None
     why: str | None = None
@@ -84,7 +86,7 @@ class _Found:
 
 def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRead:
     """Reads every partition that has a leader, from its log start on, until READ_MS have passed or READ_BYTES are read.
-    Then measures the brokers' clocks, for some LISTEN_MS. A refusal or failure of Kafka is part of the result; nothing
+    Then measures the brokers' clocks, for about LISTEN_MS. A refusal or failure of Kafka is part of the result; nothing
     is raised.
     """
     led = TopicLayout(
@@ -108,8 +110,8 @@ def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRe
 def _read(
     client: KafkaClient, led: TopicLayout, at: dict[int, int], ends: Mapping[int, int], found: _Found
 ) -> tuple[int, dict[int, int]]:
-    """Returns the last error code and, by partition, the offset at which reading stopped. Partitions take turns, so
-    that a little of each is read.
+    """Returns the last error code, and a mapping from partition to the offset at which reading stopped. Partitions take
+    turns, so that a little of each is read.
     """
     give_up = time.monotonic() + READ_MS / 1000
     left = sorted(at)

@@ -21,8 +21,8 @@ from service.views.partitions.explained_span import ExplainedSpan
 from service.views.partitions.offsets import ExplainedRun
 
 _NO_LSO: Final = -1
-"""Stands for an unknown LSO. If the files were read to their end, a transaction without a marker in them counts as
-open."""
+"""Used as the LSO, which segment files do not contain. With this value, a transaction whose marker is not in the files
+counts as open, if the files were read to their end."""
 
 _DIRECTORY: Final = re.compile(r"(.+)-([0-9]{1,10})")
 
@@ -86,7 +86,8 @@ def explain_segments(
 
 
 def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> ExplainedSpan:
-    """Explains the part of the span from offset `since` on. `own`: decisions by the first offset of whole spans."""
+    """Explains the part of the span from offset `since` on. `own`: the decisions, keyed by the first offset of
+    the whole span."""
     decision, cause = own.get(span.first), None
     span = span._replace(first=max(span.first, since))
     if span.producer_id is None:
@@ -111,8 +112,9 @@ def _may_be_open(span: Span, transactions: Iterable[LoggedTransaction]) -> bool:
 
 
 def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
-    """Returns the run, with `ended_by` UNKNOWN if the open transaction at its end may have ended. The sign: the files
-    have no marker of this transaction, but the transaction log shows nothing open under its producer id."""
+    """Returns the run. If the transaction that is open at the end of the run may have ended, sets `ended_by` to
+    UNKNOWN. Such a transaction has no marker in the files, but the transaction log shows nothing open under its
+    producer id."""
     if run.open_producer_id is None or run.open_producer_id not in logs.names:
         return run
     is_open = any(transaction.marker is None for transaction in logs.transactions(run.open_producer_id))

@@ -32,8 +32,8 @@ number."""
 
 
 def log_lines(data: bytes, causes: Mapping[int, Cause]) -> Iterator[str]:
-    """Yields the lines of `__transaction_state`: offset, append time, state, id, then name=value. `causes`: the causes
-    of the records, by offset."""
+    """Yields the lines of `__transaction_state`: offset, append time, state, id, then name=value. `causes`: a
+    mapping from offset to the cause of the record."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch
@@ -50,7 +50,7 @@ def log_lines(data: bytes, causes: Mapping[int, Cause]) -> Iterator[str]:
 
 def data_lines(data: bytes, logs: JudgedLogs) -> Iterator[str]:
     """Yields the lines of a topic other than the transaction log: offsets, the batch's newest time, its kind, then
-    name=value. `logs`: the transaction logs, which show the owners and causes of the markers."""
+    name=value. `logs`: the segments of the transaction log, which show the owners and causes of the markers."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch
@@ -61,7 +61,7 @@ def data_lines(data: bytes, logs: JudgedLogs) -> Iterator[str]:
 
 
 def _batches(data: bytes) -> Iterator[Batch | str]:
-    """Yields whole batches, and lines about bytes that are not a batch."""
+    """Yields each whole batch, and a line of text about bytes that are not a batch."""
     end = 0
     for batch in read_batches(data):
         if isinstance(batch, Batch):

@@ -1,5 +1,5 @@
-"""Judges segments of the transaction log: causes by offset, owners of producer ids, decisions about transactions. Finds
-the files that a command line names, one by one or by their directory.
+"""Judges segments of the transaction log: finds the causes of records, the owners of producer ids, and the decisions
+about transactions. Also finds the files that a command line names, one by one or by their directory.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _map(path: Path) -> bytes:
-    """Maps the file into memory instead of reading it: a segment holds a gigabyte by default. Slices of a map are
+    """Maps the file into memory instead of reading it: a segment may hold a gigabyte by default. Slices of a map are
     bytes, which is all that decoders need.
 
     Raises CommandFailed if the file cannot be read.
@@ -156,11 +156,11 @@ class JudgedLogs:
         self._transactions = {producer_id: _transactions(some) for producer_id, some in endings.items()}
 
     def causes(self, path: Path) -> Mapping[int, Cause]:
-        """Returns the causes, by offset, in the log partition to which the file belongs."""
+        """Returns a mapping from offset to cause, for the log partition to which the file belongs."""
         return self._causes.get(_log_of(path), {})
 
     def decisions(self, producer_id: int) -> Sequence[Decision]:
-        """Returns the decisions about transactions of the producer id, whichever partitions they list."""
+        """Returns the decisions about all transactions of the producer id, also of those that do not list `place`."""
         return self._decisions.get(producer_id, ())
 
     def transactions(self, producer_id: int) -> Sequence[LoggedTransaction]:
@@ -172,8 +172,8 @@ class JudgedLogs:
 @dataclass(slots=True)
 class _Ending:
     """A transaction, and the `record` that shows it: its PrepareX; its CompleteX if the PrepareX is gone; its Ongoing
-    record if it is open. `causes`: by offset, the causes of all records of the log partition; not final until
-    everything is read. `is_superseded`: a later record decided the transaction again."""
+    record if it is open. `causes`: a mapping from offset to cause, for all records of the log partition; not
+    final until everything is read. `is_superseded`: True if a later record decided the transaction again."""
 
     logged: LoggedTransaction
     record: LogRecord
@@ -193,8 +193,8 @@ class _Ending:
 
     @property
     def marker_epoch(self) -> int | None:
-        """The epoch of the transaction's markers. None if the PrepareX is gone, because a CompleteX has another epoch
-        if the producer id changed."""
+        """The epoch of the transaction's markers. None if the PrepareX is gone: the epoch of the CompleteX may be
+        another one, because the producer id may have changed."""
         return self.record.producer_epoch if self.record.state in PREPARED else None
 
     @property
@@ -246,8 +246,8 @@ class _Id:
         return None
 
     def settle(self, now_ms: int) -> None:
-        """Makes the cause of the newest abort final, if the log was read so far that no later record can change that
-        cause."""
+        """Makes the cause of the newest abort final, if the log was read far enough that no later record can change
+        that cause."""
         settles_at_ms = self._last_abort.settles_at_ms
         if settles_at_ms is not None and settles_at_ms <= now_ms:
             self.causes[self._last_abort.offset] = journal.settle(self._last_abort).cause

@@ -1,6 +1,6 @@
-"""Findings about records that do not belong to the transaction with which they will be committed or aborted: a marker
-ends everything that its producer id left open on the partition. Also findings about markers that are not replicated
-yet."""
+"""Findings about records left over from an earlier transaction, about which the marker of the present transaction will
+decide: a marker ends everything that its producer id left open on the partition. Also findings about markers that are
+not replicated yet."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import LogPlace
 
 _OF_NOTHING: Final = (
-    "The left-over records end with the present transaction. Whether they belong to a committed transaction is not"
-    " proven; if they do, an abort of the present one destroys them: do not end it by hand. If it commits, consumers"
-    " read the left-over records as if they belonged to it: look for duplicates, and check what the producer sends"
-    " after the end of a transaction."
+    "The left-over records will be committed or aborted with the present transaction. Whether they belong to a"
+    " committed transaction is not proven. If they do, an abort of the present transaction destroys them: do not end"
+    " the present transaction by hand. If it commits, consumers read the left-over records as if they belonged to it:"
+    " look for duplicates, and check what the producer sends after the end of a transaction."
 )
 _OF_COMMITTED: Final = (
-    "The left-over records are of a transaction that was committed. An abort of the present transaction destroys them;"
-    " a commit keeps them. Do not stop the producer, and do not end its transaction by hand."
+    "The left-over records belong to a transaction that was committed. An abort of the present transaction destroys"
+    " them; a commit keeps them. Do not stop the producer, and do not end the present transaction by hand."
 )
 
 
@@ -45,8 +45,8 @@ class AdoptedFacts(Facts):
 
 @dataclass(frozen=True, slots=True)
 class UnreplicatedFacts(Facts):
-    """A marker of the id `name` (None: not known) that is written but not replicated yet. Until the marker is
-    replicated, the entry that the marker ends still pins the LSO."""
+    """A marker that is written but not replicated yet. Until the marker is replicated, the entry that it ends
+    still pins the LSO. `name`: the transactional.id of the marker; None if not known."""
 
     name: str | None
     last_stable_offset: int
@@ -79,7 +79,7 @@ def adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
             Evidence(
                 entry.first_seen_ms,
                 LogPlace(entry.topic, entry.partition, entry.start_offset),
-                f"already open then; the present transaction began at {utc(owner.record.start_ms)}",
+                f"the records were already open then; the present transaction began at {utc(owner.record.start_ms)}",
             ),
         ),
         log_partition=owner.log_partition,

@@ -31,9 +31,9 @@ class TwoPhase(StrEnum):
 
 
 def two_phase_of(name: str, timeout_ms: int, maker: Application = NOTHING) -> TwoPhase:
-    """Returns the confidence that a two-phase sink made the id, by its form, its timeout and its maker. Apache Flink as
-    the maker, or a transaction without a timeout (KIP-939), makes a two-phase sink certain. If the maker is unknown, an
-    id of Flink's form or a long timeout makes a two-phase sink likely."""
+    """Returns the confidence that a two-phase sink made the id, judged by the id's form, timeout and maker. CERTAIN if
+    the maker is Apache Flink, or if the transaction has no timeout (KIP-939). LIKELY if the maker is unknown, and the
+    id has Flink's form or the timeout is long."""
     if is_two_phase(maker, timeout_ms):
         return TwoPhase.CERTAIN
     is_likely = may_be_two_phase(name, timeout_ms) or timeout_ms >= _LONG_TIMEOUT_MS
@@ -125,18 +125,18 @@ class LongRunningFacts(SharedFacts):
             return _left_behind(place)
         if sink.two_phase is TwoPhase.NO:
             return (
-                "Its application has to commit or abort it. If the application is gone, starting it again with the same"
-                " transactional.id aborts the transaction at once: its records are discarded, as they are at the"
-                " timeout."
+                "The transaction's application has to commit or abort it. If the application is gone, a new start with"
+                " the same transactional.id aborts the transaction at once: its records are discarded, as they are at"
+                " the timeout."
             )
         return _of_sink(sink)
 
 
 @dataclass(frozen=True, slots=True)
 class OverdueFacts(SharedFacts):
-    """A transaction of the id `name` that timed out and is open on `partitions`. `neighbours_progress`: a record of
-    another id was written to the log partition after the abort was due. `written_under`: the transaction version of the
-    client, from the record. `finalized`: the transaction.version of the cluster; None if not known."""
+    """A transaction of the id `name` that timed out and is open on `partitions`. `neighbours_progress`: True if a
+    record of another id was written to the log partition after the abort was due. `written_under`: the transaction
+    version of the client, from the record. `finalized`: the transaction.version of the cluster; None if not known."""
 
     name: str
     partitions: Names
@@ -173,10 +173,11 @@ class OverdueFacts(SharedFacts):
             return _left_behind(place, is_overdue=True)
         if self.neighbours_progress:
             parts = [
-                f"A record of another id was written to {place.log_partition} after its abort was due, so"
-                f" {place.coordinator} could write. The abort may be pending in the coordinator's memory, or the"
-                f" transaction missing there. Move the leadership of {place.log_partition} to another broker and back,"
-                " or restart the leader: the partition is then loaded anew, and the transaction should be aborted."
+                f"A record of another id was written to {place.log_partition} after the transaction's abort was due, so"
+                f" {place.coordinator} could write. The abort may be pending in the coordinator's memory, or"
+                f" that memory may lack the transaction. Move the leadership of {place.log_partition} to another"
+                " broker and back, or restart the leader: the partition is then loaded anew, and the transaction should"
+                " be aborted."
             ]
         elif self.answer is Answer.NOT_FOUND:
             parts = [
@@ -217,9 +218,10 @@ class OverdueFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
-    """A decided transaction of the id `name`. `is_commit`: the decision. `is_asked`: the coordinator reported which
-    partitions lack their marker. `missing`: these partitions; if there are none, only the CompleteX is missing. Unless
-    `is_asked`, `missing` has all partitions of the transaction. `may_skip_markers`: from `service.domain.releases`."""
+    """A decided transaction of the id `name`. `is_commit`: True if the decision is to commit. `is_asked`: True if the
+    coordinator reported which partitions lack their marker. `missing`: these partitions; empty if only the CompleteX is
+    missing. If not `is_asked`, `missing` has all partitions of the transaction. `may_skip_markers`: from
+    `service.domain.releases`."""
 
     name: str
     is_commit: bool
@@ -237,13 +239,17 @@ class StuckFacts(SharedFacts):
         state = NAMES[PREPARE_COMMIT if self.is_commit else PREPARE_ABORT]
         if self._lacks_only_the_end:
             return Words(
-                f"{self.name} is stuck in {state}: its coordinator names no partition that lacks its marker, and"
-                f" has not written the end to {self.place.log_partition}",
+                f"{self.name} is stuck in {state}: its coordinator reports no partition without a marker, but"
+                f" has not written the end of the transaction to {self.place.log_partition}",
                 self.advice(),
             )
-        which = "of" if self.is_asked else "of at least one of"
+        silent = f"the leader of {self.missing} has not acknowledged its marker"
+        if self.missing.count > 1:
+            silent = f"the leaders of {self.missing} have not acknowledged their markers"
+            if not self.is_asked:
+                silent = f"the leader of at least one of {self.missing} has not acknowledged its marker"
         return Words(
-            f"{self.name} is stuck in {state}: the leader {which} {self.missing} has not acknowledged its marker",
+            f"{self.name} is stuck in {state}: {silent}",
             self.advice(),
         )
 
@@ -255,10 +261,10 @@ class StuckFacts(SharedFacts):
         place = self.place
         if self._lacks_only_the_end:
             return (
-                f"Look at {place.coordinator}: it has not written the end to {place.log_partition}. Check the ISR and"
-                " min.insync.replicas of that partition, and the log of the broker. (Brokers leave out partitions of"
-                " topics that txnscope may not describe: their leaders may lack the marker.) The application cannot"
-                " begin another transaction with the id until the end is written."
+                f"Look at {place.coordinator}: it has not written the end of the transaction to {place.log_partition}."
+                " Check the ISR and min.insync.replicas of that partition, and the log of the broker. (Brokers do not"
+                " report partitions of topics that txnscope has no permission to describe: such partitions may lack the"
+                " marker.) The application cannot begin another transaction with the id until the end is written."
             )
         outcome = (
             "The transaction was committed: its records become readable when the markers are there."
@@ -269,8 +275,9 @@ class StuckFacts(SharedFacts):
             return (
                 f"Partitions were added to {TOPIC}: the record lies in partition {place.partition}, and the id's"
                 f" coordinator looks in partition {place.looked_for_in}. Markers of such a transaction are sent only"
-                f" when a broker loads {place.log_partition}: bring the leaders of its partitions back, then move the"
-                f" leadership of {place.log_partition} to another broker. The record stays as it is. {outcome}"
+                f" when a broker loads {place.log_partition}: bring the leaders of the transaction's partitions back,"
+                f" then move the leadership of {place.log_partition} to another broker. The record stays as it is."
+                f" {outcome}"
             )
         skips = (
             f" A coordinator of Kafka {SKIPPING} skips a partition without leader (KAFKA-20734): the transaction then"
@@ -279,8 +286,8 @@ class StuckFacts(SharedFacts):
             else ""
         )
         return (
-            "Bring the leaders of these partitions back, and their ISR to at least min.insync.replicas: the coordinator"
-            " then writes the markers. If leaders and ISR are in order,"
+            "Bring the leaders of the partitions without a marker back, and the ISR of these partitions to at least"
+            " min.insync.replicas: the coordinator then writes the markers. If leaders and ISR are in order,"
             f" {place.coordinator} may have given up on a refused marker: move the leadership of {place.log_partition}"
             " to another broker. Neither the transaction's timeout nor a restart of the application ends this"
             f" transaction.{skips} {outcome}"
@@ -309,9 +316,9 @@ def _of_sink(sink: Sink) -> str:
             f" its {ids}. {discards} The log does not show whether a checkpoint holds the transaction."
         )
     return (
-        "Its application has to commit or abort it. By its id or timeout, it may be a transaction of a two-phase sink"
-        f" such as Apache Flink's. If it is, restore the job from its last checkpoint or savepoint{until}, or commit"
-        f" the transaction with its {ids}. {discards}"
+        "The transaction's application has to commit or abort it. By its id or timeout, it may be a transaction of a"
+        " two-phase sink such as Apache Flink's. If it is, restore the job from its last checkpoint or"
+        f" savepoint{until}, or commit the transaction with its {ids}. {discards}"
     )
 
 
@@ -319,8 +326,8 @@ def checkpoint(two_phase: TwoPhase) -> str:
     if two_phase is TwoPhase.NO:
         return ""
     return (
-        " If a checkpoint of its application (a two-phase sink such as Apache Flink's) counts them as delivered, they"
-        " are lost, and have to be produced again."
+        " If a checkpoint of the application (a two-phase sink such as Apache Flink's) counts these records as"
+        " delivered, they are lost, and have to be produced again."
     )
 
 

@@ -111,9 +111,9 @@ class BlockedGroupFacts(SharedFacts):
         return (
             f"{group} {waits} on {topic}-{partition}: at offset {self.lso} {self.cause.text} stops read_committed"
             f" consumers{_DOUBTS[self.doubt]}",
-            "Restarting the group helps only if its own application opened the transaction. Resetting its offsets"
-            " beyond the LSO skips records that may yet be committed. The group's lag, which clients measure up to the"
-            " LSO, may be 0.",
+            "Restarting the group helps only if the group's own application opened the transaction. Resetting the"
+            " group's offsets beyond the LSO skips records that may yet be committed. The group's lag, which clients"
+            " measure up to the LSO, may be 0.",
         )
 
     def _unstable(self, subject: Subject) -> tuple[str, str]:
@@ -134,8 +134,8 @@ class GroupUnreadFacts(SharedFacts):
         reason = about.reason
         why = "no permission to read the offsets of this consumer group" if reason is None else str(reason)
         return Words(
-            f"{self.rest('group', 'groups')} cannot be judged: grant DESCRIBE on groups, and DESCRIBE_CONFIGS on"
-            " share groups"
+            f"{self.rest('group', 'groups')} cannot be judged; txnscope may need DESCRIBE on groups, and"
+            " DESCRIBE_CONFIGS on share groups"
             if self.more
             else f"{about.subject.group}: {why}, so it is not known whether the group is blocked",
             _TO_GRANT.get(type(reason), _NOTHING_TO_GRANT),
@@ -148,7 +148,7 @@ _TO_GRANT: Final = {
     ShareLevelNotReported: f"Grant DESCRIBE_CONFIGS on the group to txnscope's principal. {_SHARE_WAITS}",
 }
 _NOTHING_TO_GRANT: Final = (
-    f"{_SHARE_WAITS} Look for it in the group's configs, and look at the group's lag on the stalled partitions."
+    f"{_SHARE_WAITS} Look up this config of the group, and look at the group's lag on the stalled partitions."
 )
 
 

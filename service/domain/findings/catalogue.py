@@ -45,12 +45,12 @@ class Entry:
       its findings can have.
     - `outlook`: if and when the problem heals, and what heals it. `expect`: the visible effect on a condition once the
       advice was followed; "" if nothing can be seen. `no_help`: what does not help.
-    - `alert`: the alert that fires for such a finding, and the name of its runbook; None if there is no alert.
-    - `is_checked_twice`: each finding needs a second observation before it is confirmed.
+    - `alert`: the name of the alert that fires for such a finding, and of its runbook; None if there is no alert.
+    - `is_checked_twice`: True if each finding needs a second observation before it is confirmed.
     - `ended_by`: the resolution of a finding that a round does not observe any more.
     - `reports`: the relation of the open entries that the kind reports. `counts`: the cause of the events that the kind
       counts.
-    - `is_about_entry`: each finding is about one open entry; otherwise it is about an id, a prefix, or another subject.
+    - `is_about_entry`: True if each finding is about one open entry; False if about an id, a prefix, or something else.
     """
 
     word: str
@@ -157,7 +157,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "long-running",
         (LongRunningFacts,),
         (Severity.INFO, Severity.WARNING),
-        Outlook(1, Heals.WHEN, "open", "ends by its application, or by a timeout"),
+        Outlook(1, Heals.WHEN, "open", "its application or a timeout ends it"),
         expect="the LSO to move on when the transaction ends, and this finding to resolve within seconds.",
         no_help=(
             "Restarting the blocked consumers.",
@@ -174,7 +174,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         tuple(Severity),
         Outlook(3, Heals.WHEN, "completing", "can go on when that transaction ends"),
         expect="the group to read on when the transaction has ended.",
-        no_help=("Resetting its offsets beyond the LSO: records that may yet be committed would be skipped.",),
+        no_help=("Resetting the group's offsets beyond the LSO: records that may yet be committed would be skipped.",),
         alert="KafkaConsumerGroupBlocked",
         seen_on=SeenOn.PARTITION,
     ),
@@ -201,7 +201,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "fencing conflict",
         (FencingFacts,),
         _WARNING,
-        Outlook(0, Heals.NOW, "critical", "goes on while its cause does", more="look for a second producer"),
+        Outlook(0, Heals.NOW, "critical", "goes on as long as its cause", more="look for a second producer"),
         no_help=("Raising a timeout: each start fences the previous producer, whatever the timeout.",),
         alert="KafkaTransactionFencingStorm",
         ends=Ends.QUIET,
@@ -212,7 +212,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "churn of ids",
         (ChurnFacts,),
         (Severity.INFO, Severity.WARNING),
-        Outlook(0, Heals.NOW, "warning", "goes on while its cause does", more="give each instance a stable id"),
+        Outlook(0, Heals.NOW, "warning", "goes on as long as its cause", more="give each instance a stable id"),
         no_help=("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
         alert="KafkaProducerIdChurn",
         ends=Ends.QUIET,
@@ -232,7 +232,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "expired id",
         (ExpiredFacts,),
         _INFO,
-        _OVER._replace(more="a producer that still uses it has to be started again"),
+        _OVER._replace(more="a producer that still uses the id has to be started again"),
         ends=Ends.QUIET,
         seen_on=SeenOn.ID,
         counts=CauseCode.EXPIRY,
@@ -263,7 +263,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "transaction log expanded",
         (LogExpandedFacts,),
         _CRITICAL,
-        Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire, open transactions stay"),
+        Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire; open transactions stay"),
         expect="each hanging transaction to be reported with its marker, and the number of ids to fall as they expire.",
         no_help=(
             "Waiting for the timeout, once all brokers have restarted: no coordinator then finds the transactions.",
@@ -295,8 +295,8 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "coverage gap",
         (SourceUnreadFacts, TopicUnreadFacts, GroupUnreadFacts, CommitsUnreadFacts),
         _WARNING,
-        Outlook(3, Heals.UNKNOWN, "unknown", "unknown until it can be read"),
-        expect="verdicts to return within seconds once it can be read.",
+        Outlook(3, Heals.UNKNOWN, "unknown", "unknown until the data can be read"),
+        expect="verdicts to return within seconds once the data can be read.",
         alert="KafkaTxnCoverageGap",
         seen_on=SeenOn.PIPELINE,
     ),

@@ -57,8 +57,8 @@ def bounded(
     found: Sequence[T], one: Callable[[T], Observation], count: Callable[[Sequence[T]], int] = len
 ) -> list[Observation]:
     """Returns an observation for each of the first MOST_IDS items of `found`. All items after these share one
-    observation, with the severity and facts of the first item after MOST_IDS. `count`: returns the number of problems
-    that the shared observation reports."""
+    observation, with the severity and facts of the first item after MOST_IDS. `count`: a function that
+    returns the number of problems that the shared observation reports."""
     shown = [one(each) for each in found[:MOST_IDS]]
     behind = found[MOST_IDS:]
     if behind:

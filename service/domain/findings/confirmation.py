@@ -94,8 +94,9 @@ class Unowned:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Step 3 held. `unowned`: the result of step 2. `described`: the leader listed the entry (DescribeProducers); if
-    False, the only sign was that the LSO had not passed the entry. `evidence`: the evidence of all three steps."""
+    """Step 3 held. `unowned`: the result of step 2. `described`: True if the leader listed the entry
+    (DescribeProducers); if False, the only sign was that the LSO had not passed the entry. `evidence`: the evidence of
+    all three steps."""
 
     unowned: Unowned
     described: bool

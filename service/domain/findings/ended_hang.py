@@ -59,8 +59,8 @@ def resolution_of(
 
 
 def _may_be_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
-    """Returns whether the marker may be the one that the coordinator wrote for `ended`, by partition, epoch and
-    outcome. Clocks are not compared, so a marker by hand with that epoch and outcome passes, too."""
+    """Returns whether the marker may be the one that the coordinator wrote for `ended`: compares partition, epoch
+    and outcome. Clocks are not compared, so a marker by hand with that epoch and outcome passes, too."""
     return (
         entry.topic_partition in ended.partitions
         and marker.producer_epoch == ended.producer_epoch

@@ -70,7 +70,7 @@ class Whose:
         """Returns the beginning of a sentence, like "pay-1" or "12 ids that begin with pay-"."""
         if subject.prefix is not None:
             return f"{self.ids:,} ids that begin with {self.name}"
-        return self.name or f"{self.ids:,} other ids"
+        return self.name or f"{self.ids:,} other {'id' if self.ids == 1 else 'ids'}"
 
 
 class Group(NamedTuple):
@@ -108,8 +108,8 @@ def prefix_of(name: str) -> str:
 
 
 def is_generated(name: str) -> bool:
-    """Returns whether the part after the prefix was generated: it contains more than separators and numbers of at most
-    6 digits."""
+    """Returns whether the part of an id after its prefix was generated: whether it contains more than separators and
+    numbers of at most 6 digits."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 
@@ -131,8 +131,8 @@ def change_count(counter: Counter[T], key: T, by: int) -> None:
 
 
 class _Window:
-    """Counts the ids that have events in a span of time, by prefix. Ranks the subjects of possible findings about these
-    events, because only the first MOST_SUBJECTS get a finding each."""
+    """Counts, for each prefix, the ids that have events in a span of time. Ranks the subjects of possible findings
+    about these events, because only the first MOST_SUBJECTS get a finding each."""
 
     def __init__(self) -> None:
         self._ids: dict[str, Counter[bytes]] = defaultdict(Counter)
@@ -164,7 +164,7 @@ class _Window:
         return (Subject(prefix=prefix), len(ids)) if is_shared else (Subject(transactional_id=key[1]), 1)
 
     def _rank(self, prefix: str, remove: bool = False) -> None:
-        """Adds or removes the subjects of the ids of a prefix. Prefixes come before single ids."""
+        """Adds the subjects of a prefix's ids to the ranking, or removes them. Prefixes come before single ids."""
         ids = self._ids[prefix]
         for key in (
             [_rank_of(prefix)] if len(ids) > SINGLE_IDS else [(True, transactional_id) for transactional_id in ids]

@@ -43,8 +43,8 @@ from service.domain.transaction_log.causes import FOLLOWS_WITHIN_MS, CauseCode, 
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
-"""Number of takeovers that make a conflict, if they belong to one run and lie within QUIET_MS by the log's times. Only
-takeovers that show two live producers count."""
+"""This many takeovers of one run (`_Takeover`) within QUIET_MS, by the log's times, make a conflict. Only takeovers
+that show two live producers count."""
 
 ALIVE_MS: Final = 2_000
 """Age (ms) of a transaction below which a fence shows that the fenced producer was alive: a process that crashed takes
@@ -94,13 +94,12 @@ class FencingFacts(Facts):
         return Words(
             f"{self.whose.text(about.subject)}: {who} each other in turns, or one producer starts again every few"
             " moments",
-            "Each of these transactions was aborted, and right after it a producer was let in with its"
+            "Transactions were aborted, and right after each abort a producer was let in with the same"
             f" transactional.id: less than {duration(ALIVE_MS)} after the transaction began, or with another"
-            " transaction timeout. Find the second"
-            " instance (a forgotten deployment, another environment on the same cluster, a copied configuration) and"
-            " stop it, or give it ids of its own. The log does not show hosts: if there is only one instance, find out"
-            " why it restarts so fast. Ids that belong to an input partition or a task have to stay as they are,"
-            " because the exactly-once guarantee depends on them.",
+            " transaction timeout. Find the second instance (a forgotten deployment, another environment on the same"
+            " cluster, a copied configuration) and stop it, or give it ids of its own. The log does not show hosts: if"
+            " there is only one instance, find out why it restarts so fast. Ids that belong to an input partition or a"
+            " task have to stay as they are, because the exactly-once guarantee depends on them.",
         )
 
 

@@ -46,8 +46,8 @@ class Evidence(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """One event. `sequence` keeps it from being counted twice: its number in the store or, for lost records, their
-    first offset."""
+    """One event. `sequence`: the event's number in the store or, for lost records, their first offset; keeps the event
+    from being counted twice."""
 
     sequence: int
     at_ms: int
@@ -85,7 +85,7 @@ class Facts(ABC):
 
     @abstractmethod
     def words(self, about: Observation, /) -> Words:
-        """Returns the finding in words. Of `about`, uses only the fields that the store keeps too: kind, subject,
+        """Returns the finding in words. Uses only fields of `about` that the store also keeps: kind, subject,
         decision, reason, possible worlds and confidence."""
 
 
@@ -203,7 +203,7 @@ class Life:
 class Finding:
     """An observation that is kept, and its life: a row of the store. `acknowledgement`: comes from a table of its own;
     None in the findings that the judge handles. `application`: the application of the ids that the finding is about;
-    None if not known, and in the judge, because only the store knows it."""
+    None if not known. In the judge it is None, because only the store knows it."""
 
     id: str
     observation: Observation
@@ -281,8 +281,8 @@ class RoundResult(NamedTuple):
     - `ids`: if not None, the round judges only findings about these ids.
     - `resolutions`: if given, exactly the findings about these subjects have ended, in these ways.
     - `unsettled`: findings with events that cannot be reported yet (see `settling`); these have not ended.
-    - `unread`: by kind, the number of cases that were not read because a bound was reached. If a kind is absent, its
-      number from an earlier round stays valid.
+    - `unread`: a mapping from kind to the number of cases that were not read because a bound was reached. If a kind is
+      absent, its number from an earlier round stays valid.
     """
 
     observations: tuple[Observation, ...]

@@ -67,7 +67,7 @@ def join_names(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
 
 def describe_counts(truncated: Mapping[str, int]) -> str:
     """Returns the counts as one text, like "1,240 overdue_transaction and 3 data_gap", the largest first. `truncated`:
-    the counts by kind."""
+    a mapping from kind to count."""
     most_first = sorted(truncated.items(), key=lambda one: (-one[1], one[0]))
     return join_names([f"{number:,} {kind}" for kind, number in most_first])
 

@@ -58,8 +58,8 @@ class HangingFacts(Facts):
     `can_still_write`: a living producer may have the entry's producer id and epoch. `was_left_behind`: the owner's
     record was left behind when partitions were added to the log. `is_foreign`: a sign shows that another cluster's
     producer wrote the records. `may_write_unlisted`: a living producer may write to the entry in a transaction that
-    does not list the partition. `holds_committed`: the entry holds records of a committed transaction. `blocks_at`: the
-    LSO that the entry pins; None while an older entry pins the LSO."""
+    does not list the partition. `holds_committed`: True if the entry holds records of a committed
+    transaction. `blocks_at`: the LSO that the entry pins; None while an older entry pins the LSO."""
 
     name: str | None
     can_still_write: bool
@@ -97,45 +97,47 @@ class HangingFacts(Facts):
             )
         if self.may_write_unlisted and decision in (Decided.ABORT, Decided.NONE):
             return (
-                f"No committed transaction has written to it yet, but {self.name} may still write to it under this"
-                " epoch in a transaction that does not list the partition, and commit that transaction: stop the"
-                " producer, or let it initialise again, which aborts the open transaction of the id and discards its"
-                " records. Then, if the decision is still the same, write the ABORT marker with `txnscope resolve`: the"
-                " marker discards the records of this finding."
+                f"No committed transaction has written any of these records so far, but {self.name} may still add"
+                " records under this epoch in a transaction that does not list the partition, and commit that"
+                " transaction: stop the producer, or let it initialise again, which aborts the open transaction of the"
+                " id and discards its records. Then, if the decision is still the same, write the ABORT marker with"
+                " `txnscope resolve`: the marker discards the records of this finding."
             )
         if decision == Decided.COMMIT:
             text = (
-                "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would discard this"
+                "Do not abort this transaction: it was committed, and `kafka-transactions.sh abort` would discard this"
                 " part of it. Write the missing COMMIT marker with `txnscope resolve`; Kafka's tools cannot write it."
             )
         elif decision == Decided.ABORT:
             text = (
-                "No committed transaction can have written it: write the missing ABORT marker with the command, or"
-                f" with `txnscope resolve`. The marker discards these records.{checkpoint(self.two_phase)}"
+                "No committed transaction can have written these records: write the missing ABORT marker with the"
+                " command of this finding, or with `txnscope resolve`. The marker discards these records."
+                f"{checkpoint(self.two_phase)}"
             )
         elif decision == Decided.NONE:
             text = (
-                "Its records belong to no transaction that this cluster committed: write an ABORT marker with the"
-                " command, or with `txnscope resolve`. The marker discards these records. A restart of the application"
-                f" alone does not end it.{self._copied()}{checkpoint(self.two_phase)}"
+                "These records belong to no transaction that this cluster committed: write an ABORT marker with the"
+                " command of this finding, or with `txnscope resolve`. The marker discards these records. A restart of"
+                " the application alone does not end the hanging transaction."
+                f"{self._copied()}{checkpoint(self.two_phase)}"
             )
         elif self.holds_committed:
             text = (
-                "Do not abort it: it holds records of a committed transaction, and an ABORT marker destroys them."
-                " Whether it also holds other records is not known: find out from the application before you write a"
-                " marker."
+                "Do not abort these records: they include records of a committed transaction, and an ABORT marker"
+                " destroys those. Whether they also include other records is not known: find out from the application"
+                " before you write a marker."
             )
         else:
             text = (
-                "Whether its transaction was committed is not known, and the wrong marker loses data: find out from the"
-                " application before you write a marker."
+                "Whether this transaction was committed is not known, and the wrong marker loses data: find out from"
+                " the application before you write a marker."
             )
         return text + self._fence()
 
     def _copied(self) -> str:
         if self.name is not None:
             return ""
-        return " But write no marker if the topic is copied from another cluster: declare it with `--mirrored`."
+        return " But write no marker if the topic is copied from another cluster: declare the topic with `--mirrored`."
 
     def _fence(self) -> str:
         if self.name is None or not self.can_still_write:
@@ -143,7 +145,7 @@ class HangingFacts(Facts):
         if self.was_left_behind:
             return (
                 f" A producer of {self.name} that was started before partitions were added to {TOPIC} can still"
-                " write there: stop it before you write the marker."
+                " write to the partition of this finding: stop that producer before you write the marker."
             )
         return (
             f" {self.name} can still write under this epoch: stop its producer before you write the marker, and start"

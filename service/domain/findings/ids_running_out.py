@@ -59,14 +59,14 @@ class ExpiringFacts(SharedFacts):
     expires_ms: int
 
     def words(self, _: Observation, /) -> Words:
-        who, they = f"{self.first} expires", "it is"
+        title = f"{self.first} expires at {utc(self.expires_ms)} unless it is used before"
         if self.whose.ids > 1:
-            who = f"{self.whose.ids:,} ids that begin with {self.whose.name} expire, {self.first} first,"
-            they = "they are"
+            ids = f"{self.whose.ids:,} ids that begin with {self.whose.name}"
+            title = f"{ids} expire unless they are used; the first, {self.first}, expires at {utc(self.expires_ms)}"
         return Words(
             self.rest("id expires soon unless it is used", "ids expire soon unless they are used")
             if self.more
-            else f"{who} at {utc(self.expires_ms)} unless {they} used before",
+            else title,
             "Any transaction renews an id. After the expiry, a producer that still uses the id fails with"
             " INVALID_PRODUCER_ID_MAPPING and has to be started again. Nothing to do if the id is not used any more.",
         )

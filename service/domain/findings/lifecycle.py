@@ -46,9 +46,9 @@ class Change(NamedTuple):
 
 
 def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, cluster: str) -> list[Change]:
-    """Returns the changes that the round makes. `stored`: by kind and subject, the newest finding (a finding that was
-    resolved more than 24 h ago may be missing). `cluster`: the cluster's id in Kafka. The result does not depend on the
-    order of observations, or on whether an observation comes twice."""
+    """Returns the changes that the round makes. `stored`: a mapping from (kind, subject) to the newest finding (one
+    that was resolved more than 24 h ago may be missing). `cluster`: the cluster's id in Kafka. The result does not
+    depend on the order of observations, or on whether an observation comes twice."""
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
     observed = _uncounted(stored, result.observations)
@@ -90,8 +90,8 @@ class Truncation:
         self._unread |= result.unread
 
     def counts(self) -> dict[Kind, int]:
-        """Returns, by kind, the number of observations that have no finding because of MOST_OPEN, plus the number of
-        cases that were not read. Kinds with neither are absent."""
+        """Returns a mapping from kind to the number of observations that have no finding because of MOST_OPEN, plus
+        the number of cases that were not read. Kinds with neither are absent."""
         found = Counter(self._unread)
         found.update(kind for kind, _ in self._omitted)
         return {kind: number for kind, number in sorted(found.items()) if number}

@@ -57,14 +57,15 @@ class LogExpandedFacts(Facts):
         return Words(
             f"the transaction log has {self.partitions} partitions now; {self.ids:,} {have} in a partition where no"
             " coordinator looks for them once the brokers have restarted",
-            f"Partitions of {TOPIC} cannot be removed, and none should be added again. First let the transactions"
-            " that are open there end: a leader that has not restarted since the partitions were added still aborts"
-            " them at their timeout; after its restart, no coordinator does. Then restart every broker that has"
-            " not restarted since, one after another: until then brokers disagree about the coordinator of an id."
-            " An application that starts again gets a new producer id, recorded where its coordinator looks; the start"
-            " does not abort the transaction that an earlier instance left open. End each such transaction by the"
-            " marker of its finding (hanging_transaction): its records are discarded. The records of idle ids expire"
-            " after transactional.id.expiration.ms. Mute this finding once no transaction is open there.",
+            f"Partitions of {TOPIC} cannot be removed, and none should be added again. First let the transactions end"
+            " that are open in the old partitions of their ids: a leader that has not restarted since the partitions"
+            " were added still aborts them at their timeout; after its restart, no coordinator does. Then restart every"
+            " broker that has not restarted since, one after another: until then brokers disagree about the coordinator"
+            " of an id. An application that starts again gets a new producer id, recorded where its coordinator looks;"
+            " the start does not abort the transaction that an earlier instance left open. End each such transaction by"
+            " the marker of its finding (hanging_transaction): its records are discarded. The records of idle ids"
+            " expire after transactional.id.expiration.ms. Mute this finding once no transaction is open in the old"
+            " partitions.",
             f"{which} a transaction open there, which a restarted coordinator does not end"
             if self.ongoing
             else "none of them has a transaction open there",

@@ -28,8 +28,8 @@ _NOT_LOADED: Final = (
     " partition to another broker, or upgrade if loading fails on a record (fixed in 4.3)."
 )
 _OTHERWISE: Final = (
-    "The coordinator knows the id, but its memory differs from the transaction log. There are three possible"
-    " causes. The transaction log may have an append that the coordinator considers failed, or the coordinator may have"
+    "The coordinator knows the id, but its memory differs from the transaction log. Three possible causes are"
+    " known. The transaction log may have an append that the coordinator considers failed, or the coordinator may have"
     " raised the epoch for an abort that it could not write: search the log of the broker for failed appends, and check"
     " the ISR of the partition. Or the coordinator may have loaded the partition only up to a record that it cannot"
     ' read (before 4.3): search the log of the broker for "Error loading transactions". If the difference stays, move'
@@ -57,8 +57,8 @@ class WithoutMarker(NamedTuple):
 
 
 class CoordinatorAnswer(NamedTuple):
-    """A coordinator's answer about an id, given between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
-    NOT_FOUND.
+    """A coordinator's answer about an id, given between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's name of
+    the state, or NOT_FOUND.
 
     `offset`: the offset of the id's newest record in the store when the question was sent. `missing`: in state
     PrepareX, the partitions that still lack their marker; None in other states. Leaders are looked up for at most
@@ -134,7 +134,7 @@ def _was_left_behind(compared: Compared, context: Context) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MismatchFacts(Facts):
-    """A coordinator that reports `said` (NOT_FOUND, or Kafka's word for a state, with producer id and epoch), although
+    """A coordinator that reports `said` (NOT_FOUND, or Kafka's name of a state, with producer id and epoch), although
     the transaction log has the id in the state `logged`."""
 
     name: str

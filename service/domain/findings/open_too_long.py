@@ -36,8 +36,7 @@ Makers = Mapping[bytes, Application]
 
 Missing = Mapping[bytes, tuple[WithoutMarker, ...] | None]
 """Maps an id to the partitions that have no marker yet, as the id's coordinator reports them
-(`CoordinatorAnswer.missing`): empty if all markers are acknowledged, None if the coordinator was not asked or did not
-answer."""
+(`CoordinatorAnswer.missing`): empty if the coordinator reports none, None if it was not asked or did not answer."""
 
 
 class NewestState(Protocol):
@@ -271,7 +270,7 @@ def _stuck(id_state: IdState, missing: tuple[WithoutMarker, ...] | None, context
         more = f" and {len(missing) - MOST_LEADERS:,} more" if len(missing) > MOST_LEADERS else ""
         evidence.append(Evidence(id_state.timestamp_ms, "DescribeTransactions", f"no marker yet on {places}{more}"))
     elif missing is not None:
-        evidence.append(Evidence(id_state.timestamp_ms, "coordinator", "all markers are acknowledged"))
+        evidence.append(Evidence(id_state.timestamp_ms, "coordinator", "reports no partition without a marker"))
     facts = StuckFacts(
         id_state.name,
         id_state.state == PREPARE_COMMIT,

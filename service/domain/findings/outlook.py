@@ -25,7 +25,7 @@ class Ends(Enum):
 
 ENDS_WITH: Final = {
     Ends.WITH_CONDITION: "",
-    Ends.QUIET: "this finding to resolve when it has not happened again for 15 minutes.",
+    Ends.QUIET: "this finding to resolve when the event has not happened again for 15 minutes.",
     Ends.ACKNOWLEDGED: "this finding to resolve when you acknowledge it, and not before.",
 }
 

@@ -49,8 +49,9 @@ def gap_ms(context: Context) -> int:
 
 
 class Settling(NamedTuple):
-    """Times that decide whether an event can be reported. `settled_ms`: as in `KnownLog`; `read_ms`: by an event's
-    sequence number, the time at which the event was read; `begun_ms`: the time at which this judge began to watch."""
+    """Times that decide whether an event can be reported. `settled_ms`: as in `KnownLog`; `read_ms`: a mapping from an
+    event's sequence number to the time at which the event was read; `begun_ms`: the time at which this judge began to
+    watch."""
 
     settled_ms: int | None
     read_ms: Mapping[int, int]

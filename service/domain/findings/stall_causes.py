@@ -45,7 +45,7 @@ class FoundCause(NamedTuple):
 
 
 class StallCauses:
-    """Finds the causes of stalls. `known`: the findings so far. Only confirmed findings set the severity."""
+    """Finds the causes of stalls. `known`: the findings so far, of which only confirmed ones count."""
 
     def __init__(self, known: Mapping[Key, Finding], context: Context) -> None:
         self._known, self._context = known, context

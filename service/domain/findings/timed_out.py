@@ -59,8 +59,8 @@ def one_abort(event: Event, context: Context) -> Evidence:
     opened = "" if event.duration_ms is None else f", open for {duration(event.duration_ms)}"
     scan_ms = context.log.limits.scan_ms
     short = (
-        f"; the timeout is below the coordinator's scan interval of {duration(scan_ms)}, so the abort comes"
-        f" later{assumed_remark(SCAN_CONFIG, is_assumed=context.log.is_assumed(SCAN_CONFIG))}"
+        f"; the timeout is below the coordinator's scan interval of {duration(scan_ms)}, so the abort comes later"
+        f" than the timeout{assumed_remark(SCAN_CONFIG, is_assumed=context.log.is_assumed(SCAN_CONFIG))}"
         if event.timeout_ms < scan_ms
         else ""
     )
@@ -90,7 +90,7 @@ class TimedOutFacts(Facts):
 
     def words(self, about: Observation, /) -> Words:
         times = "its transactions were" if self.whose.ids == 1 else "transactions were"
-        loss = f"By the form and use of its id, {self.sink} belongs to Apache Flink's two-phase sink: {_LOSS}"
+        loss = f"By its form and use, the id {self.sink} belongs to Apache Flink's two-phase sink: {_LOSS}"
         advice = self.advice() if self.sink is None else loss if self.are_all_sinks else f"{self.advice()} {loss}"
         return Words(
             f"{self.whose.text(about.subject)}: {times} aborted by the coordinator after transaction.timeout.ms",
@@ -186,8 +186,8 @@ class CorrelatedFacts(Facts):
     InitProducerId since. `survived_ms`: the longest time from the start of one of the transactions to that
     InitProducerId; it means nothing while some ids have not come back. `broker`: the broker that coordinates all these
     ids; None if several brokers do, or if the broker is not known. `sink_ids`: the number of ids that two-phase sinks
-    are known to have made; `sinks`: their applications; `sink`: the newest of these ids. `are_all_sinks`: all ids of
-    the burst are of two-phase sinks."""
+    are known to have made; `sinks`: the applications of these ids; `sink`: the newest of these ids. `are_all_sinks`:
+    all ids of the burst are of two-phase sinks."""
 
     ids: int
     first_ms: int
@@ -204,13 +204,14 @@ class CorrelatedFacts(Facts):
         survived = duration(self.survived_ms)
         back = f"all were initialised again within {survived} of the start of their transactions"
         if self.came_back < self.ids:
-            back = f"{self.came_back} of {self.ids} ids have been initialised again"
+            have = "has" if self.came_back == 1 else "have"
+            back = f"{self.came_back:,} of {self.ids:,} ids {have} been initialised again"
         own = "" if self.broker is None else f"broker {self.broker} coordinates them all now; "
         return Words(f"{self.ids:,} ids timed out together from {utc(self.first_ms)} on", self.advice(), own + back)
 
     def advice(self) -> str:
         general = (
-            "This is mostly the trace of an outage of brokers, of the network or of the application itself: these"
+            "This is usually the trace of an outage of brokers, of the network or of the application itself: these"
             " transactions were not ended within their transaction.timeout.ms. Their records are discarded."
             f"{checkpoint(self.may_be_two_phase)} Producers of the old protocol that still run are fenced by these"
             " aborts, even without a second instance: start them again. To survive such an outage, raise"
@@ -220,8 +221,8 @@ class CorrelatedFacts(Facts):
             return general
         if self.are_all_sinks:
             return (
-                "By the form and use of their ids, all of them belong to Apache Flink's two-phase sinks"
-                f" ({self.sinks}): their job was away, or could not commit, for longer than its transaction.timeout.ms."
+                "By their form and use, all these ids belong to Apache Flink's two-phase sinks"
+                f" ({self.sinks}): their job was down, or could not commit, for longer than its transaction.timeout.ms."
                 f" So {_LOSS}"
             )
         return (

@@ -42,7 +42,7 @@ _REASONS: Final = {
         "the log is read again, because the last read was too long ago or the store was made anew",
     ),
 }
-"""By reason of a gap (`transaction_log.facts.Gap`): the text about its offsets, and the text about its partition."""
+"""Maps the reason of a gap (`transaction_log.facts.Gap`) to two texts: about its offsets, and about its partition."""
 
 
 def what_happened(reason: str, missing: int | None) -> str:
@@ -247,7 +247,7 @@ class TopicUnreadFacts(SharedFacts):
 
     def words(self, _: Observation, /) -> Words:
         return Words(
-            f"no permission to read {self.rest('topic', 'topics')} with stalled partitions: grant READ"
+            f"no permission (READ) to read {self.rest('topic', 'topics')} with stalled partitions"
             if self.more
             else f"{self.partitions}: the LSO is stalled, and the transaction that holds it is not known: no permission"
             " to read the topic",

@@ -81,7 +81,7 @@ def test_the_findings_command_reports_left_out_findings(cluster: WithPartitions,
 def test_the_hanging_command_reports_left_out_findings(cluster: WithPartitions, ask: Ask) -> None:
     leave_out(cluster)
     code, _, err = ask("hanging")
-    assert (code, err.splitlines()[0]) == (1, "50 more are left out, because too many exist at once")
+    assert (code, err.splitlines()[0]) == (1, "50 more cases are left out, because too many exist at once")
 
 
 def test_the_hanging_command_exits_with_4_while_findings_are_left_out(cluster: WithPartitions, ask: Ask) -> None:

@@ -82,7 +82,8 @@ def test_only_the_owner_can_read_the_scratch_folder() -> None:
 def test_readable_client_properties_with_a_password_are_reported(tmp_path: Path, mode: int, who: str | None) -> None:
     file = written(tmp_path / "client.properties", f"sasl.jaas.config={LOGIN}\n", mode)
     lines = reported({"kafka_config": str(file)})
-    assert lines == ([] if who is None else [f"{file}: {who} can read it, and it has a secret: chmod 600 {file}"])
+    warning = f"{file}: {who} can read this file with a secret; to protect it, run: chmod 600 {file}"
+    assert lines == ([] if who is None else [warning])
 
 
 def test_client_properties_without_a_secret_may_be_read_by_all(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def test_commands_print_tables_of_a_running_service(start: Start, port: int, tmp
     assert heads.split("  ")[0] == "TRANSACTIONAL.ID"
     assert row.split()[:7] == ["billing-1", "-", "Ongoing", "3m", "20s", "7", "2"]
     assert row.endswith("payments-0,payments-1")
-    assert err.startswith("1 rows as of 20")
+    assert err.startswith("1 row as of 20")
 
     code, out, _ = ask("transactions", "--prefix", "done-", "--limit", "220", "--sort", "transactional_id", "--json")
     page = json.loads(out)
@@ -265,5 +265,5 @@ def test_commands_print_tables_of_a_running_service(start: Start, port: int, tmp
 
     SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}", "payments").close()
     code, _, err = ask("transactions")
-    assert (code, err) == (2, "txnscope transactions: --cluster is missing, choose one of orders, payments\n")
+    assert (code, err) == (2, "txnscope transactions: --cluster is missing: choose one of orders, payments\n")
     seeded.close()

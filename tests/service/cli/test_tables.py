@@ -75,7 +75,7 @@ def test_the_findings_command_lists_open_findings_unless_all_are_requested(clust
     assert (code, heads.split()) == (0, ["SEVERITY", "STATUS", "KIND", "OPENED", "COUNT", "FINDING", "ID"])
     assert row.split()[:3] == ["warning", "confirmed", "long_running_transaction"]
     assert "read_committed consumers may wait behind it on orders-0 [etl] (muted until 2026-09-21T14:13:50.123Z)" in row
-    assert err.startswith("1 rows as of 2026")
+    assert err.startswith("1 row as of 2026")
     assert len(ask("findings", "--all")[1].splitlines()) == 3
     code, out, _ = ask("findings", "--all", "--kind", "overdue_transaction", "--json")
     (item,) = json.loads(out)["items"]

@@ -177,7 +177,7 @@ def test_a_committed_hang_has_no_command_of_kafkas(cluster: WithPartitions) -> N
     assert finding["decision"] == "commit"
     assert "command" not in finding
     assert finding["dry_run"].startswith("txnscope resolve ")
-    assert finding["advice"].startswith("Do not abort it")
+    assert finding["advice"].startswith("Do not abort this transaction")
 
 
 def test_answers_stay_short_where_everything_is_wrong(cluster: WithPartitions) -> None:

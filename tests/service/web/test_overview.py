@@ -82,7 +82,7 @@ def test_other_findings_are_listed_with_the_worst_first(url: str) -> None:
     assert "3 open" in words
     places = [words.index(kind) for kind in ("fencing conflict", "coverage gap", "expiring id")]
     assert places == sorted(places)
-    assert shows(words, "14 times", "goes on while its cause does", "unknown")
+    assert shows(words, "14 times", "goes on as long as its cause", "unknown")
     assert any(link.endswith("/transaction?id=orders-etl-0") for link in page.links.values())
     assert any("/findings/" in link for link in page.links.values())
 

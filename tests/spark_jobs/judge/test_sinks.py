@@ -107,7 +107,7 @@ def test_an_id_that_only_looks_like_a_sink_gets_advice_for_both_cases(judged: Ju
     judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
     found = long_running(judged, b"flink-0-1")
     assert found.severity == Severity.INFO
-    assert "Its application has to commit or abort it." in found.observation.advice
+    assert "The transaction's application has to commit or abort it." in found.observation.advice
     assert "it may be a transaction of a two-phase sink" in found.observation.advice
 
 
@@ -154,7 +154,7 @@ def test_ids_of_one_job_that_time_out_together_are_no_outage_of_kafka(judged: Ju
     judged.at(NOW_MS + TIMEOUT_MS + 1_000 + ALONE_MS + 60_000)
     found = judged.found()[Kind.CORRELATED_TIMEOUTS]
     assert (
-        "all of them belong to Apache Flink's two-phase sinks (flink): their job was away" in found.observation.advice
+        "all these ids belong to Apache Flink's two-phase sinks (flink): their job was down" in found.observation.advice
     )
     assert "trace of an outage" not in found.observation.advice
 

@@ -141,13 +141,13 @@ def test_advice_for_a_transaction_left_open_by_a_lowered_feature() -> None:
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
     facts = OverdueFacts("A", ORDERS, place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES)
     assert facts.advice() == (
-        "A record of another id was written to __transaction_state-3 after its abort was due, so its coordinator"
-        " (broker 1, leader of __transaction_state-3) could write. The abort may be pending in the coordinator's"
-        " memory, or the transaction missing there. Move the leadership of __transaction_state-3 to another broker and"
-        " back, or restart the leader: the partition is then loaded anew, and the transaction should be aborted. The"
-        " id's newest record was written under transaction.version 2, and version 0 is finalized now: producers that"
-        " were started before the feature was lowered can neither end nor begin a transaction. Start them again after"
-        " the abort. Raising the feature again does not help. An abort discards the records."
+        "A record of another id was written to __transaction_state-3 after the transaction's abort was due, so its"
+        " coordinator (broker 1, leader of __transaction_state-3) could write. The abort may be pending in the"
+        " coordinator's memory, or that memory may lack the transaction. Move the leadership of __transaction_state-3"
+        " to another broker and back, or restart the leader: the partition is then loaded anew, and the transaction"
+        " should be aborted. The id's newest record was written under transaction.version 2, and version 0 is finalized"
+        " now: producers that were started before the feature was lowered can neither end nor begin a transaction."
+        " Start them again after the abort. Raising the feature again does not help. An abort discards the records."
     )
 
 
@@ -218,6 +218,6 @@ def test_two_phase_sinks_are_known_by_their_ids_and_timeouts(name: str, timeout_
 def test_ids_that_expire_are_many_or_one() -> None:
     about = observe(Kind.EXPIRING)
     many, facts = (ExpiringFacts(Whose(name, ids), "pay-1", DEADLINE_MS) for name, ids in (("pay-", 12), ("pay-1", 1)))
-    assert "12 ids that begin with pay- expire, pay-1 first," in many.words(about).title
-    assert many.words(about).title.endswith("unless they are used before")
+    title = many.words(about).title
+    assert title.startswith("12 ids that begin with pay- expire unless they are used; the first, pay-1, expires at ")
     assert facts.words(about).title.endswith("unless it is used before")

@@ -119,7 +119,7 @@ def test_a_group_blocked_by_a_hanging_transaction_is_critical() -> None:
     assert observation.subject == Subject(group="billing", topic="orders", partition=0)
     assert observation.self_heals_at_ms is None
     assert observation.summary.startswith("billing is blocked on orders-0: at offset 100 the hanging transaction of")
-    assert "Restarting the group helps only if its own application" in observation.advice
+    assert "Restarting the group helps only if the group's own application" in observation.advice
     assert [e.source for e in observation.evidence] == [LogPlace("orders", 0, 100), "OffsetFetch"]
     (nameless,) = found([victim()], blocker(RelationKind.HANGING, name=None))
     assert "the hanging transaction of producer id 7" in nameless.summary

@@ -129,11 +129,11 @@ def test_a_stuck_completion_names_the_partitions_without_a_marker(state: int) ->
     assert found.evidence[-1].text == "no marker yet on orders-3 (leader broker 2)"
     many = (*(WithoutMarker("orders", n, -1) for n in range(10)), *(WithoutMarker("orders", n) for n in range(10, 40)))
     (found,) = open_too_long.stuck([id_state], {b"pay-1": many}, context())
-    assert re.search(r"orders-0.* and 3\d more has not", found.summary), found.summary
+    assert re.search(r"orders-0.* and 3\d more have not", found.summary), found.summary
     assert found.evidence[-1].text.endswith("orders-9 (leader none) and 30 more")
     (found,) = open_too_long.stuck([id_state], {b"pay-1": ()}, context())
-    assert "names no partition that lacks its marker, and has not written the end" in found.summary
-    assert "topics that txnscope may not describe" in found.advice
+    assert "reports no partition without a marker, but has not written the end" in found.summary
+    assert "topics that txnscope has no permission to describe" in found.advice
     (found,) = open_too_long.stuck([id_now(state=state, age_ms=70 * S)], {}, context())
     assert found.severity == Severity.CRITICAL
     assert open_too_long.stuck([id_now(state=state, age_ms=10 * S - 1)], {}, context()) == []

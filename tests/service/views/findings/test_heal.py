@@ -109,7 +109,7 @@ def test_churn_of_ids_that_flink_numbers_is_normal() -> None:
 def test_a_gap_by_a_missing_permission_ends_with_the_grant() -> None:
     hidden = finding(Kind.COVERAGE_GAP, reason=denied("hr"))
     assert outlook_of_finding(hidden).text == "unknown until the permission is granted"
-    assert outlook_of_finding(finding(Kind.COVERAGE_GAP)).text == "unknown until it can be read"
+    assert outlook_of_finding(finding(Kind.COVERAGE_GAP)).text == "unknown until the data can be read"
 
 
 @pytest.mark.parametrize(
