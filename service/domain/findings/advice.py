@@ -243,15 +243,19 @@ class StuckFacts(SharedFacts):
                 f" has not written the end of the transaction to {self.place.log_partition}",
                 self.advice(),
             )
-        silent = f"the leader of {self.missing} has not acknowledged its marker"
-        if self.missing.count > 1:
+        is_one = self.missing.count == 1
+        if not self.missing.count:
+            silent = "its coordinator has not written the end of the transaction"
+        elif not self.is_asked:
+            markers = (
+                f"whether {self.missing} lacks its marker" if is_one else f"which of {self.missing} lack their marker"
+            )
+            silent = f"the coordinator has not said {markers}"
+        elif is_one:
+            silent = f"the leader of {self.missing} has not acknowledged its marker"
+        else:
             silent = f"the leaders of {self.missing} have not acknowledged their markers"
-            if not self.is_asked:
-                silent = f"the leader of at least one of {self.missing} has not acknowledged its marker"
-        return Words(
-            f"{self.name} is stuck in {state}: {silent}",
-            self.advice(),
-        )
+        return Words(f"{self.name} is stuck in {state}: {silent}", self.advice())
 
     @property
     def _lacks_only_the_end(self) -> bool:

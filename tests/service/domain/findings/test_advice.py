@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -55,6 +56,19 @@ def overdue_facts() -> Iterator[OverdueFacts]:
     versions = ((0, 0), (2, 2), (2, 0), (2, None), (0, 2))
     for place, sink, goes_on, (under, now), answer in product(PLACES, sinks(), (True, False), versions, Answer):
         yield OverdueFacts("pay", ORDERS, place, sink, goes_on, under, now, answer)
+
+
+def test_no_marker_is_said_to_be_missing_before_the_coordinator_was_asked() -> None:
+    asked, about = next(stuck_facts()), observe(Kind.STUCK_COMPLETION)
+    assert asked.words(about).title.endswith("the leader of orders-0 has not acknowledged its marker")
+    unasked = replace(asked, is_asked=False)
+    assert unasked.words(about).title.endswith("the coordinator has not said whether orders-0 lacks its marker")
+    none = replace(unasked, missing=names_of([]))
+    assert none.words(about).title.endswith("its coordinator has not written the end of the transaction")
+    more = replace(unasked, missing=names_of(["orders-0", "orders-1"]))
+    assert more.words(about).title.endswith(
+        "the coordinator has not said which of orders-0 and orders-1 lack their marker"
+    )
 
 
 def stuck_facts() -> Iterator[StuckFacts]:
