@@ -81,7 +81,7 @@ class Listener:
 
 
 def finding_facts(kind: Kind, name: str = "pay") -> Facts:
-    """Returns facts of that kind. If the kind is about an id, the id is `name`."""
+    """Returns facts of a finding of the kind `kind`. If the kind is about an id, the id is `name`."""
     place, sink = Place(0, 1), Sink(TwoPhase.NO, 7, 3, NOW_MS + 48_000)
     whose, orders = Whose(name, 1), partitions_of([("orders", 0)])
     found: dict[Kind, Facts] = {

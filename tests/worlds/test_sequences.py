@@ -26,7 +26,7 @@ class Story:
         return self.look()
 
     def look(self) -> Story:
-        """Takes four rounds of samples. Everything that exists now therefore existed before the last round."""
+        """Takes four rounds of samples. Everything that exists when it is called existed before the last round."""
         for _ in range(4):
             self.observer.sample_log()
             self.observer.sample_partition()

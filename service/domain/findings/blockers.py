@@ -18,8 +18,8 @@ SAMPLE_FRESH_MS: Final = 10_000
 """Age (ms) up to which a sample of all partitions describes their present state."""
 
 YOUNG_MS: Final = 3_000
-"""Age (ms) of a stall or of an entry below which missing facts are no coverage gap: entries may not have been read yet,
-and their owner may not have been stored yet."""
+"""Facts that are missing about a stall or an entry younger than this (ms) are no coverage gap: the entry may not have
+been read yet, or its owner may not have been stored yet."""
 
 CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
 """Maximum time (ms) for the three confirmation steps of an entry without owner. The client of such an entry may be

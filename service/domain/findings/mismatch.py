@@ -62,9 +62,8 @@ class CoordinatorAnswer(NamedTuple):
 
     `offset`: the offset of the id's newest record in the store when the question was sent. `missing`: in state
     PrepareX, the partitions that still lack their marker; None in other states. Leaders are looked up for at most
-    MOST_LEADERS of these partitions. `log_partitions`: for NOT_FOUND, the number of partitions of the transaction log,
-    which the coordinator reported after this answer, and which the store may not know yet; 0 if the coordinator
-    reported no number."""
+    MOST_LEADERS of these partitions. `log_partitions`: for NOT_FOUND, the number of partitions of the transaction log
+    that the coordinator reported after this answer; 0 if it reported none. The store may not know this number yet."""
 
     transactional_id: bytes
     offset: int

@@ -111,8 +111,9 @@ def ask(port: int, seed: int, number: int) -> Answer:
 
 
 def status(port: int, request: bytes) -> str:
-    """Sends the request on a new connection, which stays open for writing. Returns the status of the answer,
-    NO_BROKERS, CLOSED or UNFINISHED. An answer that is not HTTP/1.1 counts as 5xx."""
+    """Sends the request on a new connection, which stays open for writing. Returns the status of the answer, and "5xx"
+    for an answer that is not HTTP/1.1. In place of a status, returns CLOSED or UNFINISHED if there is no answer, and
+    NO_BROKERS if the answer gives this reason."""
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
         client.settimeout(PATIENCE_S)
         try:
