@@ -37,8 +37,8 @@ def most(selector: str, *by: str) -> str:
 
 
 def grown(metric: Metric, window: str, *by: str, **labels: str | tuple[str, ...]) -> str:
-    """Returns the expression for the increase in the window, by cluster and the labels `by`, of one of the store's
-    counters. All services of a store report the same counter, so the highest of their values counts, not the sum."""
+    """Returns the expression for the increase of one of the store's counters in the window, by cluster and the labels
+    `by`. All services of a store report the same counter, so the highest of their values counts, not the sum."""
     return most(f"increase({pick(metric, **labels)}[{window}])", *by)
 
 
