@@ -127,7 +127,8 @@ def mistake_in(prefix: str | None, pattern: str | None, name: str | None) -> str
         return f"has both name and a group (?P<{GROUP}>…): leave one out"
     if usable(name) is None or name != name.strip() or not name.isprintable():
         return (
-            f"name {name!r} is no name: give 1 to {LONGEST_NAME} printable characters without outer spaces, not . or .."
+            f"name {name!r} is no name: give 1 to {LONGEST_NAME} printable characters, without spaces at either"
+            " end, and not . or .."
         )
     return None
 

@@ -88,7 +88,7 @@ OBSERVED: Final = tuple(field.name for field in fields(PartitionObservation))
 
 
 def observed_values(seen: PartitionObservation) -> dict[str, Any]:
-    """Returns the fields of an observation by name, from which an object of a subclass can be built."""
+    """Returns the fields of an observation, keyed by name, from which an object of a subclass can be built."""
     return {name: getattr(seen, name) for name in OBSERVED}
 
 
