@@ -49,8 +49,8 @@ _NOW: Final = [
 _STANDING: Final = [
     rows(
         "Stalled partitions",
-        "The longest stall comes first. The partition's page shows the blocker, the blocker's owner, and when the"
-        " blocker ends by itself.",
+        "The longest stall comes first. The partition's page shows the blocker, the blocker's owner, and whether"
+        " and when the blocker ends by itself.",
         [_STANDS, *(_of(metric) for metric in (catalogue.PARTITION_LSO_LAG, catalogue.PARTITION_LSO))],
         [
             Column("cluster"),

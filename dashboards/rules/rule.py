@@ -106,8 +106,8 @@ def on_finding(kind: Kind, **more: Any) -> Alert:
 
 class Group(NamedTuple):
     """Rules that are evaluated one after another. `board`, `page`: the defaults for alerts of the group. `rests_on`:
-    the label `source` of these alerts, which names the data on which they rest. The alerts are muted if these data are
-    old. `interval`: time between evaluations; empty: Prometheus' setting."""
+    the value of the label `source` of the alerts, which names the data on which the alerts rest. The alerts are muted
+    if these data are old. `interval`: time between evaluations; empty: Prometheus' setting."""
 
     name: str
     rules: tuple[Recording | Alert, ...]
