@@ -21,7 +21,7 @@ Every other relation is unknown. It is never certain that a consumer group at th
 group may read uncommitted records; then it may be about to read on, or may be stuck at the record there. A group that
 has records left before the LSO does not wait for the transaction at the LSO. If such a group does not move, its
 application may be slow, broken or paused; these cases look the same. A share group is judged by the level that Kafka
-reports: with read_uncommitted it waits for no transaction, with read_committed it is stopped at the LSO and above.
+reports: with read_uncommitted it waits for no transaction; with read_committed it is stopped at the LSO and above.
 
 A group on a data partition waits for the transaction that holds the LSO. A group with pending offsets waits for the
 transaction that contains these offsets, wherever the LSO is. If the batches of that transaction could not be read, the

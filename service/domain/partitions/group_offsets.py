@@ -27,7 +27,7 @@ class IsolationLevel(StrEnum):
 
 class GroupOffset(NamedTuple):
     """The answer of a group's coordinator about one partition. The writer of the store sets the times and counts,
-    because they follow from earlier answers.
+    because they depend on earlier answers.
 
     - `committed_offset`: for a share group, its start offset; -1 if there is none, or if it is not reported. `members`:
       None if not reported.

@@ -150,7 +150,7 @@ class TopicGone(Reason):
 
 
 class TransactionsSeen(StrEnum):
-    """Sign that transactions are used on a cluster without a transaction log."""
+    """A sign that transactions are used on a cluster that shows no transaction log."""
 
     LISTED = "listed"
     OPEN = "open"
