@@ -51,8 +51,8 @@ CANARY: Final = [
     ),
     lines(
         "Canary: failed rounds",
-        "Number of failed rounds per interval, by Kafka's error name. The cluster's page in txnscope shows the"
-        " step that failed, and since when.",
+        "Number of failed rounds per interval, by coordinator and by Kafka's name of the error. The cluster's page in"
+        " txnscope shows the step that failed, and since when.",
         [
             Query(
                 f"{increase(catalogue.CANARY_FAILURES, _BROKER, 'error')} > 0",

@@ -20,7 +20,7 @@ _PART: Final = re.compile(
 )
 
 _SERIES: Final = re.compile("_(bucket|count|sum)$")
-"""The endings of the series of a histogram."""
+"""Matches the suffix in the names of a histogram's series."""
 
 _ABOUT_CLUSTERS: Final = {metric.name for metric in OF_CLUSTERS}
 

@@ -141,7 +141,7 @@ def rows(
 
 
 def density(title: str, meaning: str, expr: str, **shown: Unpack[Shown]) -> Panel:
-    """Returns a heatmap over time of a histogram of seconds: the darker a cell, the more observations it has."""
+    """Returns a heatmap over time for a histogram of durations (s): the darker a cell, the more observations it has."""
     options = heatmap.Options(
         calculate=False,
         color=heatmap.HeatmapColorOptions(

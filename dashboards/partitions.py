@@ -36,7 +36,7 @@ _NOW: Final = [
     big(
         "Offsets out of reach",
         "Offsets between the last stable offset and the high watermark, over all blocked partitions. read_committed"
-        " consumers cannot see their records yet.",
+        " consumers cannot see the records at these offsets yet.",
         or_zero(f"sum by (cluster) ({value(catalogue.PARTITION_LSO_LAG, *_PLACE)})"),
         page(of_series, "/partitions"),
         unit="short",
@@ -49,8 +49,8 @@ _NOW: Final = [
 _STANDING: Final = [
     rows(
         "Stalled partitions",
-        "The longest stall comes first. The partition's page shows the blocker, the blocker's owner, and when the"
-        " blocker ends by itself.",
+        "The longest stall comes first. The partition's page shows the blocker, the blocker's owner, and whether"
+        " and when the blocker ends by itself.",
         [_STANDS, *(_of(metric) for metric in (catalogue.PARTITION_LSO_LAG, catalogue.PARTITION_LSO))],
         [
             Column("cluster"),
@@ -93,8 +93,8 @@ _STANDING: Final = [
     ),
     lines(
         "Offsets out of reach",
-        f"Offsets between the last stable offset and the high watermark, for the {_MOST} partitions with the most. The"
-        " number grows while producers write records that readers cannot see yet.",
+        f"Offsets between the last stable offset and the high watermark, for the {_MOST} partitions where"
+        " their number is highest. The number grows while producers write records that readers cannot see yet.",
         [Query(f"topk({_MOST}, {_of(catalogue.PARTITION_LSO_LAG)})", _PARTITION)],
         partition_page(of_series),
         unit="short",
@@ -160,7 +160,7 @@ _JUDGED: Final = [
     lines(
         "Findings left out",
         "Number, by kind of finding, of conditions and events that were not read, or got no finding, because a bound"
-        " was reached. Conditions follow when others have ended. Events that were not read do not follow.",
+        " was reached. Conditions get their findings once others have ended. Events that were not read get none later.",
         [Query(f"{value(catalogue.FINDINGS_TRUNCATED, 'kind')} > 0", "{{cluster}} {{kind}}")],
         page(of_series, "/pipeline"),
         unit="short",

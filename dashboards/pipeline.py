@@ -52,7 +52,8 @@ _NOW: Final = [
     ),
     big(
         "Offsets behind",
-        "Records of the transaction log that are not read yet. Many are normal during the first read of the log.",
+        "Offsets of the transaction log, and of data partitions if they are tailed, that are not read yet. Many are"
+        " normal during the first read of the log.",
         f"sum by (cluster) ({value(catalogue.LAG, 'source')})",
         page(of_series, "/pipeline"),
         unit="short",

@@ -47,10 +47,10 @@ _NOW: Final = [
     ),
     big(
         "New producer ids",
-        f"New producer ids per second, over {at.PRODUCER_IDS_WINDOW}. At a high rate, either applications make up a"
-        " transactional.id at every start, so that nothing fences the transactions that an earlier start left open"
-        " (give instances fixed ids), or Apache Flink jobs number their ids by checkpoint, which is normal. Brokers"
-        " keep the state of each producer id for a day.",
+        f"New producer ids per second, over {at.PRODUCER_IDS_WINDOW}. A high rate has one of two causes."
+        " Applications make up a transactional.id at every start: then nothing fences the transactions that an earlier"
+        " start left open, so give instances fixed ids. Or Apache Flink jobs number their ids by checkpoint: that is"
+        " normal. Brokers keep the state of each producer id for a day.",
         rate(catalogue.PRODUCER_IDS, over=at.PRODUCER_IDS_WINDOW),
         page(of_series, "/transactions"),
         unit="ops",
@@ -109,8 +109,8 @@ _APPLICATIONS: Final = [
     lines(
         "Failures by application and cause",
         f"Failed transactions per second, the {_MOST} highest rates. timeout: a transaction took too long, or its"
-        " application was gone. fenced: another producer with the id started, as in a deployment or a rebalance. Empty"
-        " if no application is known.",
+        " application was gone. fenced: an InitProducerId for the id arrived, mostly from a new producer, as in a"
+        " deployment or a rebalance. Empty if no application is known.",
         [Query(f"topk({_MOST}, {_failures()})", "{{cluster}} {{application}} {{cause}}")],
         application_page(of_series),
         unit="ops",

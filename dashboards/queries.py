@@ -75,8 +75,8 @@ def abort_share(over: str = INTERVAL) -> str:
 
 
 def failed_share() -> str:
-    """Returns the expression for the share of failed transactions among each application's ended ones. The share has no
-    value while no transaction of the application ends."""
+    """Returns the expression for the share of each application's ended transactions that failed. The share has no value
+    while no transaction of the application ends."""
     failed = f'cause=~"{"|".join(catalogue.FAILED_CAUSES)}"'
     total = "sum by (cluster, application)"
     ended = rate(catalogue.APPLICATION_COMPLETED, "application", "outcome", "cause")

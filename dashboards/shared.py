@@ -48,19 +48,19 @@ ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
 
 FENCED_WINDOW: Final = "2m"
 FENCED_MANY: Final = 4
-"""FENCED_MANY: the number of producers fenced within FENCED_WINDOW above which the alert's condition holds. The alert
-fires only if the condition holds for longer than the window, because a restart, rebalance or reconfiguration of an
-application fences many producers, but only once."""
+"""FENCED_MANY: the number of producers fenced within FENCED_WINDOW above which the condition of the alert about fences
+holds. The alert fires only if the condition holds for longer than the window, because a restart, rebalance or
+reconfiguration of an application fences many producers, but only once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0
-"""The alert's condition: the transactional.ids get more than PRODUCER_IDS_PER_S new producer ids per second, over
+"""Condition of the alert about new producer ids: transactional.ids get more than PRODUCER_IDS_PER_S per second, over
 PRODUCER_IDS_WINDOW. The cause is applications that make up a transactional.id at every start, or Apache Flink jobs that
 number their ids by checkpoint."""
 
 EXPIRING_WITHIN: Final = "24h"
-"""A value of the label `within`. The metric counts the ids that coordinators remove within this time if the ids are not
-used."""
+"""A value of the label `within` of the metric EXPIRING (`service.metrics.catalogue`), which counts the unused ids that
+expire within this time."""
 
 EPOCH_WARN: Final = 30_000
 EPOCH_LAST: Final = 32_766
@@ -73,12 +73,12 @@ STALE_S: Final = 120
 no verdict is shown."""
 
 COVERAGE_LEAST: Final = 1.0
-"""Share of a source's partitions that answer. If the share is lower, some partitions are not judged."""
+"""Lowest normal share of a source's partitions that answer. Below this share, some partitions are not judged."""
 
 LAG_RECORDS: Final = 10_000
 LAG_WINDOW: Final = "10m"
-"""The alert's condition: more than LAG_RECORDS offsets of a source are not read yet, and their number grew over
-LAG_WINDOW."""
+"""Condition of the alert KafkaTxnPipelineLagging: more than LAG_RECORDS offsets of a source are not read yet, and their
+number grew over LAG_WINDOW."""
 
 CANARY_FAILS_FOR: Final = "30s"
 """Time for which the canary's transactions at a coordinator have to fail before the alert fires: three rounds, 10 s

@@ -23,8 +23,8 @@ _COMMAND: Final = ("--require-hashes", "--disable-pip", "--progress-spinner=off"
 
 
 def pip_audit(lock: Path) -> str | None:
-    """Returns pip-audit's JSON about a requirements file with hashes. Returns None if pip-audit prints no JSON, as when
-    its source cannot be reached, or does not end within _AT_MOST_S."""
+    """Returns pip-audit's JSON about a requirements file with hashes. Returns None if pip-audit prints no JSON, for
+    example because its source cannot be reached, or if pip-audit does not end within _AT_MOST_S."""
     command = [sys.executable, "-m", "pip_audit", "--requirement", str(lock), *_COMMAND]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=_AT_MOST_S, check=False)

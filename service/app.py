@@ -90,7 +90,8 @@ def create_app(
       that need Kafka answer 503 for a cluster without brokers. `remediation`: the clients that write markers; None: the
       clients of `kafka` and `clusters`.
     - `access`: who may send requests, and under which host names; None: anyone who reaches the service may read.
-      `operators`: by name, the keys of operators who may change things in all clusters.
+      `operators`: a mapping from the name of each operator who may change things in all clusters to that operator's
+      key.
     - `mcp`: the endpoint for language models; None: there is none.
     - `now_ms`: the wall clock. `beat`: called once a second while the event loop runs.
     """

@@ -31,7 +31,7 @@ _OF_LABEL_VALUES: Final = re.compile(r"(?<=, )cluster(?=\)$)")
 
 
 def documents() -> dict[str, Any]:
-    """Returns the content of each file as Python data, by file name."""
+    """Returns the content of each file as Python data, keyed by file name."""
     look = {"prefix": frame.PREFIX, "tags": frame.TAGS, "refresh": frame.REFRESH, "timezone": frame.TIMEZONE}
     shipped = Links()
     return {
@@ -48,7 +48,7 @@ def documents() -> dict[str, Any]:
 
 
 def files() -> dict[str, str]:
-    """Returns the JSON text of each file, by file name."""
+    """Returns the JSON text of each file, keyed by file name."""
     return {
         name: json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         for name, document in documents().items()
@@ -66,9 +66,9 @@ def _board(board: frame.Board) -> dict[str, Any]:
 
 
 def _opened(value: Any, name: str = "") -> Any:
-    """Returns a copy of `value`, in which each expression is a list of its parts, and each name of the label `cluster`
-    is a placeholder. A `query` or `definition` that has no selector and no grouping stays as it is. `name`: the key of
-    `value` in its object."""
+    """Returns a copy of `value`, in which each expression is a list of its parts, and each occurrence of the label
+    `cluster` is a placeholder. A `query` or `definition` that has no selector and no grouping stays as it is. `name`:
+    the key of `value` in its object."""
     if isinstance(value, dict):
         keys = {CLUSTER: THE_CLUSTER} if name == "indexByName" else {}
         return {keys.get(key, key): _opened(of, key) for key, of in value.items()}

@@ -45,7 +45,8 @@ _FAST: Final = Alert(
     severity=CRITICAL,
     wait="2m",
     labels={"window": "1h"},
-    summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in an hour",
+    summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} were aborted within"
+    " an hour",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last hour were aborted, and"
     f" aborts continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. kafka_txn_aborts_total"
     " shows who aborted them: clients, the timeout, a fence, an administrator.",
@@ -56,7 +57,8 @@ _SLOW: Final = _FAST._replace(
     severity=WARNING,
     wait="15m",
     labels={"window": "6h"},
-    summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in 6 hours",
+    summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} were aborted within"
+    " 6 hours",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last 6 hours were aborted, and"
     f" aborts continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. kafka_txn_aborts_total"
     " shows who aborted them: clients, the timeout, a fence, an administrator.",

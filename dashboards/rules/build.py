@@ -56,7 +56,7 @@ def alerts() -> list[Alert]:
 
 
 def documents(links: Links, scope: Scope = EVERYWHERE) -> dict[str, dict[str, Any]]:
-    """Returns the content of each file before it is written as YAML, by file name."""
+    """Returns the content of each file before it is written as YAML, keyed by file name."""
     spec = {"groups": [group.render(links, scope.fit, dict(scope.labels)) for group in GROUPS]}
     wrapped = {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -68,7 +68,7 @@ def documents(links: Links, scope: Scope = EVERYWHERE) -> dict[str, dict[str, An
 
 
 def files(links: Links, scope: Scope = EVERYWHERE) -> dict[str, str]:
-    """Returns the text of each file, by file name."""
+    """Returns the text of each file, keyed by file name."""
     return {
         name: _HEAD + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
         for name, document in documents(links, scope).items()
@@ -92,8 +92,8 @@ _Dumper.add_multi_representer(StrEnum, _Dumper.represent_text)
 
 def save(made: Mapping[str, str], folder: Path, module: str, *, check: bool) -> int:
     """Writes the files into the folder, or with `check` lists on stderr the files that differ or are missing. Returns
-    the exit code: 1 if `check` found such a file, otherwise 0. `made`: contents by file name; `module`: the module to
-    run to renew the files."""
+    the exit code: 1 if `check` found such a file, otherwise 0. `made`: contents, keyed by file name; `module`: the
+    module to run to renew the files."""
     differ = False
     for name, text in made.items():
         path = folder / name

@@ -65,7 +65,7 @@ MORE: Final = Alert(
     expr=f"{most(last(UNNAMED))} >= {ANY}",
     severity=CRITICAL,
     labels={"scope": "cluster"},
-    summary="{{ $value | humanize }} more hanging transactions on {{ $labels.cluster }} without an alert of their own",
+    summary="{{ $value | humanize }} more hanging transaction(s) on {{ $labels.cluster }} have no alert of their own",
     description="{{ $value | humanize }} confirmed hanging transaction(s) have no alert of their own: only those that"
     f" hang longest are named in metrics. The list of findings has up to {MOST_OPEN} of them. So many at once usually"
     " have one cause: a broker that was lost, or a bug in the brokers' version. " + _HOLDS,

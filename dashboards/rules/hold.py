@@ -10,8 +10,9 @@ above 0 means that a finding is confirmed; 0 means that the finding has ended. T
   from their stores, and no service has reported the cluster.
 
 The last sample is read by a range selector, which ignores the staleness markers of failed scrapes, and finds samples
-from before a restart of Prometheus. All other values of one moment come from one scrape of the service. With values of
-several scrapes, a restart could combine old and new values, because Prometheus shows an old sample for 5 minutes.
+from before a restart of Prometheus. All other values that the rule combines for one moment come from one scrape of the
+service. If they came from several scrapes, a restart could mix old and new values, because Prometheus shows an old
+sample for 5 minutes.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _REPORTED_LATELY: Final = most(f"present_over_time({pick(of.HANGING)}[{REMOVED_A
 _ONE_STORE: Final = (
     f"{most(f'max_over_time({pick(of.HANGING)}[2m])')} == on (cluster) {most(f'min_over_time({pick(of.HANGING)}[2m])')}"
 )
-"""True if the highest reported number of hanging transactions was the same for 2 minutes. A new store, which does not
-know the finding yet, may report 0. The condition ignores such a store for the first 2 minutes."""
+"""True if the highest reported number of hanging transactions was the same for 2 minutes. A new store may report 0,
+because it does not know the finding yet. The condition ignores such a store for the first 2 minutes."""
 
 
 def _all_judged(when: str = "") -> str:
@@ -103,7 +104,7 @@ def recorded(record: str, kind: Kind, reported: str) -> str:
 
 
 def held_count(record: str, kind: Kind) -> Recording:
-    """Returns the rule that records the number of confirmed findings of the kind, by cluster and job, and 0 once after
-    their end."""
+    """Returns the rule that records the number of confirmed findings of the kind, by cluster and job. After their end,
+    the rule records 0 once."""
     confirmed = most(pick(of.FINDINGS, kind=kind, status=Status.CONFIRMED), SCRAPE_JOB)
     return Recording(record, recorded(record, kind, f"{confirmed} > 0"))

@@ -52,8 +52,8 @@ STALE: Final = Alert(
     description=f"Nothing of {_WHAT} has answered for more than {limits.STALE_S // 60} minutes; the last complete"
     " read was at {{ $value | humanizeTimestamp }}. Either no streaming application runs, or it makes no progress,"
     " or the brokers or the store refuse its requests. The page of the pipeline shows which, and since when. New"
-    " hanging transactions may not be detected. Alerts that depend on these data are muted; confirmed hanging"
-    " transactions are not.",
+    " hanging transactions may not be detected. Alerts that depend on these data are muted; those about"
+    " confirmed hanging transactions are not.",
 )
 
 
@@ -102,11 +102,11 @@ COVERAGE_LOW: Final = Alert(
     expr=f"{most(pick(of.COVERAGE), _OF)} < {limits.COVERAGE_LEAST:g} > 0",  # 0: see STALE, or nothing to cover
     severity=WARNING,
     wait="5m",
-    summary="Only {{ $value | humanizePercentage }} of " + _WHAT + " answers",
+    summary="Only {{ $value | humanizePercentage }} of " + _WHAT + " answered",
     description="{{ $value | humanizePercentage }} of "
     + _WHAT
     + " answered in the last 30 s; open transactions on the rest are not judged. A broker may be away, or partitions"
-    " without leader.",
+    " may have no leader.",
 )
 
 NOT_COVERED: Final = on_finding(

@@ -37,8 +37,8 @@ def most(selector: str, *by: str) -> str:
 
 
 def grown(metric: Metric, window: str, *by: str, **labels: str | tuple[str, ...]) -> str:
-    """Returns the expression for the increase in the window, by cluster and the labels `by`, of one of the store's
-    counters. All services of a store report the same counter, so the highest of their values counts, not the sum."""
+    """Returns the expression for the increase of one of the store's counters in the window, by cluster and the labels
+    `by`. All services of a store report the same counter, so the highest of their values counts, not the sum."""
     return most(f"increase({pick(metric, **labels)}[{window}])", *by)
 
 
@@ -106,8 +106,8 @@ def on_finding(kind: Kind, **more: Any) -> Alert:
 
 class Group(NamedTuple):
     """Rules that are evaluated one after another. `board`, `page`: the defaults for alerts of the group. `rests_on`:
-    the label `source` of these alerts, which names the data on which they rest. The alerts are muted if these data are
-    old. `interval`: time between evaluations; empty: Prometheus' setting."""
+    the value of the label `source` of the alerts, which names the data on which the alerts rest. The alerts are muted
+    if these data are old. `interval`: time between evaluations; empty: Prometheus' setting."""
 
     name: str
     rules: tuple[Recording | Alert, ...]

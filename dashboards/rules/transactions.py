@@ -55,7 +55,7 @@ _LATE: Final = Alert(
 )
 OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
 """The same alert twice: first a ticket, after 5 minutes a page. A coordinator that was just elected aborts overdue
-transactions within seconds, so that nobody need be paged."""
+transactions within seconds, so that nobody needs to be paged."""
 
 MISMATCH: Final = on_finding(
     Kind.COORDINATOR_MISMATCH,
@@ -74,8 +74,8 @@ EXPANDED: Final = on_finding(
     summary="Partitions were added to the transaction log of {{ $labels.cluster }}",
     description="Partitions were added to __transaction_state of {{ $labels.cluster }}: ids have records in a partition"
     " where no coordinator looks for them once the brokers have restarted ({{ $value | humanize }} finding(s))."
-    " Transactions that are open there then never time out. The finding (transaction_log_expanded) names such ids;"
-    " transactions that are proven to hang have findings of their own.",
+    " After such a restart, transactions that are open there never time out. The finding (transaction_log_expanded)"
+    " names such ids; transactions that are proven to hang have findings of their own.",
 )
 
 TIMED_OUT_TOGETHER: Final = on_finding(

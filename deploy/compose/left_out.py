@@ -101,7 +101,7 @@ INSIDE: Final = {
         for name in ("brkitr", "curr", "lang", "rbnf", "region", "translit", "unit", "zone")
     ),
 }
-"""Patterns of the files that are removed from jars, by the name of the jar without its version."""
+"""Patterns of the files that are removed from jars, keyed by the name of the jar without its version."""
 
 STANDARD_LIBRARY: Final = ("test", "ensurepip", "idlelib", "tkinter", "turtledemo", "pydoc_data", "lib2to3", "config-*")
 SYSTEM: Final = (

@@ -55,7 +55,7 @@ def _locked(root: Path, requirements: Iterable[str]) -> str:
 
 
 def parse(lock: str) -> dict[str, Locked]:
-    """Returns the packages of the lock by name. A package begins at the margin; its hashes and comments are
+    """Returns the packages of the lock, keyed by name. A package begins at the margin; its hashes and comments are
     indented."""
     found: dict[str, Locked] = {}
     for text in re.findall(r"^\S.*\n(?:[ \t].*\n)*", lock, re.MULTILINE):

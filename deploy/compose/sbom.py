@@ -25,8 +25,8 @@ _PROPERTY: Final = re.compile(r"^(groupId|artifactId|version)=(\S+)$", re.MULTIL
 
 
 def document(root: Path, name: str, version: str, dpkg: Path) -> dict[str, Any]:
-    """Returns the document. Equal content gives equal documents, because a document has no time and no random
-    number."""
+    """Returns the image's content as a CycloneDX document. Equal content gives equal documents, because a document has
+    no time and no random number."""
     (packages,) = root.glob("lib/python3*/site-packages")
     found = [
         *python_packages(packages),
@@ -66,8 +66,8 @@ def jars(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _groups(jar: Path) -> dict[str, str]:
-    """Returns the Maven groups of the artifacts in a jar, by artifact name. There may be several, because some jars
-    contain other artifacts' classes."""
+    """Returns a mapping from each artifact in a jar to its Maven group. There may be several artifacts, because some
+    jars contain other artifacts' classes."""
     found = {}
     with zipfile.ZipFile(jar) as opened:
         for name in opened.namelist():

@@ -113,8 +113,8 @@ class ChildProcess:
 
 
 def run_child(reading_end: int, command: list[str]) -> int:
-    """Runs `command` until it ends. If the pipe is closed before, stops the command: by SIGTERM, and after GRACE_S by
-    SIGKILL. Returns the command's exit code (128 + signal if a signal ended it).
+    """Runs `command` until it ends. If the pipe is closed before then, stops the command: by SIGTERM, and after GRACE_S
+    by SIGKILL. Returns the command's exit code (128 + signal if a signal ended it).
 
     The keeper has one thread and reads signals from a descriptor, because Python would run a handler only in the main
     thread, and only after this thread's wait for the child is over.

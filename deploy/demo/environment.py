@@ -35,7 +35,7 @@ PRODUCT_END_S = 14.0
 TAIL_LINES = 20
 OPERATOR = "demo"
 APPLICATIONS = "(?P<name>[a-z]+(-[a-z]+)?)(-[0-9]+)?"
-"""The rule by which the ids of the demo name their applications: "refunds-1" belongs to "refunds"."""
+"""The rule that finds the name of the application in an id of the demo: "refunds-1" belongs to "refunds"."""
 _HANGING = f"{API}/findings?kind=hanging_transaction&status=confirmed&topic={REFUNDS}"
 _TICK_S = 0.2
 _CONFIG = """[[notify]]

@@ -26,7 +26,7 @@ class NotInstalled(Exception):
 
 
 class Programs(NamedTuple):
-    """Paths of the programs."""
+    """Paths of the programs of Prometheus and Alertmanager."""
 
     prometheus: str
     alertmanager: str

@@ -96,7 +96,9 @@ def check_ports(options: Options) -> None:
             other = _free_after(program_ports.ports[0], len(program_ports.ports), ours)
             target = "demo" if options.monitoring_ports is None else "demo-full"
             way_out = f"{program_ports.variable}={other} make {target}"
-            raise PortTaken(f"port {taken[0]} is taken, {program_ports.program} cannot use it: {way_out}")
+            raise PortTaken(
+                f"port {taken[0]} is taken, so {program_ports.program} cannot use it; to use another, run: {way_out}"
+            )
 
 
 def _all_ports(options: Options) -> list[_ProgramPorts]:

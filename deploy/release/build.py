@@ -54,7 +54,7 @@ def export(root: Path, commit: str, folder: Path) -> Path:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 of each file in a folder, by name."""
+    """Returns the SHA-256 of each file in a folder, keyed by the file's name."""
     return {file.name: sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
 
 

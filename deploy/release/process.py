@@ -117,7 +117,7 @@ def _prepare(project: Project, version: str, source: Path, say: Callable[[str], 
 
 def _make(project: Project, version: str, commit: str, scratch: Path, out: Path, say: Callable[[str], None]) -> None:
     root, epoch = project.root, git(project.root, "show", "--no-patch", "--format=%ct", commit)
-    say("building twice, and once from the source archive")
+    say("building the commit twice, and the wheel a third time, from the source archive")
     build(root, commit, scratch, out)
     tree = export(root, commit, scratch / "release")
     (wheel,) = out.glob("*.whl")

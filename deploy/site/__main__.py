@@ -21,7 +21,7 @@ from deploy.site.man import ROOT, man_page
 HERE = Path(__file__).parent
 
 _BUILD_INFO: Final = ".buildinfo"
-"""Sphinx's note for its next build."""
+"""A file that Sphinx writes for its next build. It is not packed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,6 +36,6 @@ def man_page() -> str:
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Returns the parsers of the commands, by name."""
+    """Returns the parsers of the commands, keyed by name."""
     (action,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return dict(action.choices)

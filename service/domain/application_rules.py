@@ -1,6 +1,6 @@
-"""The application of a transactional.id: a rule of `[[applications]]` names the application, or else the recognised
-framework shows it in the id. Without either, an id has no application, because a wrong name would send an incident to
-the wrong team.
+"""Finds the application of a transactional.id. A rule of `[[applications]]` names the application; otherwise its name
+is read from the id, if a known framework has put it there. Without either, an id has no application, because a wrong
+name would send an incident to the wrong team.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ GROUP: Final = "name"
 
 
 class ApplicationRule(NamedTuple):
-    """A rule for ids whose display form begins with `prefix`, or is matched as a whole by `pattern`. `name`: the
-    name of their application; None: the pattern's group GROUP matches the name. `kind` None: the recognised
-    framework stays."""
+    """A rule for ids whose display form begins with `prefix`, or is matched as a whole by `pattern`. `name`: the name
+    of their application; None: the pattern's group GROUP matches the name. `kind`: their framework; None: the
+    recognised framework counts."""
 
     prefix: str | None = None
     pattern: re.Pattern[str] | None = None
@@ -127,7 +127,8 @@ def mistake_in(prefix: str | None, pattern: str | None, name: str | None) -> str
         return f"has both name and a group (?P<{GROUP}>…): leave one out"
     if usable(name) is None or name != name.strip() or not name.isprintable():
         return (
-            f"name {name!r} is no name: give 1 to {LONGEST_NAME} printable characters without outer spaces, not . or .."
+            f"name {name!r} is no name: give 1 to {LONGEST_NAME} printable characters, without spaces at either"
+            " end, and not . or .."
         )
     return None
 

@@ -129,7 +129,8 @@ def _is_reused(behaviour: Behaviour) -> bool:
 
 
 def _are_even(gaps_ms: Sequence[int]) -> bool:
-    """Returns whether at most a third of the gaps are shorter than a quarter of the usual gap. A restarted job makes a
-    few short gaps; a process with two ids that restarts in a loop makes every second gap short."""
+    """Returns whether at most a third of the gaps are shorter than a quarter of the usual gap (the upper quartile). A
+    restarted job makes a few short gaps; a process with two ids that restarts in a loop makes every second gap
+    short."""
     usual_ms = sorted(gaps_ms)[3 * len(gaps_ms) // 4]
     return 3 * sum(gap < usual_ms / 4 for gap in gaps_ms) <= len(gaps_ms)

@@ -31,7 +31,8 @@ one transaction without other batches in between."""
 class OnlyAborted(NamedTuple):
     """Offsets [first, to) that hold nothing but aborted records, markers and gaps.
 
-    - `records`: the number of aborted records; `transactions`: by producer id, the number of aborted transactions.
+    - `records`: the number of aborted records; `transactions`: the number of aborted transactions, keyed by producer
+      id.
     - `ended_by`: what is at `to`. READABLE: a record that read_committed consumers get. OPEN: an open transaction, at
       which these consumers wait. LOG_END: the end of the log. BOUND: reading stopped, so the run may go on. UNKNOWN:
       unreadable bytes, or a record whose outcome is not known.

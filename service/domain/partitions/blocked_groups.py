@@ -20,8 +20,8 @@ stalled, and from the records that it could read:
 Every other relation is unknown. It is never certain that a consumer group at the LSO waits for the transaction: the
 group may read uncommitted records; then it may be about to read on, or may be stuck at the record there. A group that
 has records left before the LSO does not wait for the transaction at the LSO. If such a group does not move, its
-application may be slow, broken or paused, which look the same. A share group is judged by the level that Kafka reports:
-with read_uncommitted it waits for no transaction, with read_committed it is stopped at the LSO and above.
+application may be slow, broken or paused; these cases look the same. A share group is judged by the level that Kafka
+reports: with read_uncommitted it waits for no transaction; with read_committed it is stopped at the LSO and above.
 
 A group on a data partition waits for the transaction that holds the LSO. A group with pending offsets waits for the
 transaction that contains these offsets, wherever the LSO is. If the batches of that transaction could not be read, the
@@ -69,8 +69,8 @@ STOPPED_AFTER_MS: Final = 30_000
 class AffectedGroup(NamedTuple):
     """A group, a partition that it reads, and its relation to the open transaction. `stalled_partition`: the partition
     where the transaction is open: a partition of `__consumer_offsets` if the group's offset is pending (`is_pending`),
-    else the partition that the group reads. That partition has been stalled since `stalled_since_ms`, with its LSO at
-    `stalled_lso`. `ends`: the sample of the partition that the group reads; None if there is no sample."""
+    else the partition that the group reads. `stalled_partition` has been stalled since `stalled_since_ms`, with its LSO
+    at `stalled_lso`. `ends`: the sample of the partition that the group reads; None if there is no sample."""
 
     offset: GroupOffset
     ends: LsoSample | None
@@ -289,11 +289,11 @@ class BlockedGroupIndex:
                 self._pending.setdefault((group.stalled_partition, group.waits_for_producer_id), []).append(group)
 
     def behind(self, place: TopicPartition) -> tuple[str, ...]:
-        """Returns all blocked groups behind the partition, by name."""
+        """Returns all blocked groups whose `stalled_partition` is the partition, sorted by name."""
         return tuple(sorted(set().union(*self._blocked.get(place, {}).values())))
 
     def waiting_for(self, places: Iterable[TopicPartition], producer_id: int) -> tuple[str, ...]:
-        """Returns the blocked groups, by name, that may wait for an open transaction of the producer id on these
+        """Returns the blocked groups, sorted by name, that may wait for an open transaction of the producer id on these
         partitions."""
         found: set[str] = set()
         for place in places:

@@ -88,7 +88,7 @@ OBSERVED: Final = tuple(field.name for field in fields(PartitionObservation))
 
 
 def observed_values(seen: PartitionObservation) -> dict[str, Any]:
-    """Returns the fields of an observation by name, from which an object of a subclass can be built."""
+    """Returns the fields of an observation, keyed by name, from which an object of a subclass can be built."""
     return {name: getattr(seen, name) for name in OBSERVED}
 
 
@@ -133,9 +133,9 @@ class OpenEntry(NamedTuple):
 
 
 class StalledRead(NamedTuple):
-    """The data that was read of a stalled partition. `described`: `entries` come from DescribeProducers, and are
-    complete; if False, they come from a window of headers, and are complete only if `is_whole`. `why`: the reason if
-    something could not be read; `described` and `first` show which part was read.
+    """The data that was read of a stalled partition. `described`: True if `entries` come from DescribeProducers; then
+    they are complete. If False, they come from a window of headers, and are complete only if `is_whole`. `why`: the
+    reason if something could not be read; `described` and `first` show which part was read.
 
     `is_whole`: every batch from the LSO to the high watermark was read; `lag_bytes` is their total size, or None if not
     all were read."""

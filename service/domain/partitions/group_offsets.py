@@ -27,7 +27,7 @@ class IsolationLevel(StrEnum):
 
 class GroupOffset(NamedTuple):
     """The answer of a group's coordinator about one partition. The writer of the store sets the times and counts,
-    because they follow from earlier answers.
+    because they depend on earlier answers.
 
     - `committed_offset`: for a share group, its start offset; -1 if there is none, or if it is not reported. `members`:
       None if not reported.
@@ -37,9 +37,9 @@ class GroupOffset(NamedTuple):
     - `isolation`: the level of a share group; None for other groups.
     - `observed_at_ms`: when the answer had arrived. `unchanged_since_ms`: the time since which `committed_offset` is
       known to be the same.
-    - `lso`: the LSO for which `advances` and the fields about records ahead are valid: the LSO at the time of the
-      answer or, if that is not known, of the last answer with a known LSO; None if there is none. `advances`: the
-      number of times that the group, with members before and after, has moved on from an offset above this LSO.
+    - `lso`: the LSO for which `advances` and the fields about records ahead are valid. It is the LSO at the time of the
+      answer or, if that is not known, the LSO of the last answer with a known LSO; None if there is none. `advances`:
+      the number of times that the group, with members before and after, has moved on from an offset above this LSO.
     - `has_records_ahead`: there is a record that the group could read. From an offset below the LSO, only committed
       records before the LSO count; from an offset above the LSO, all records before the high watermark count. None if
       these records were not read. `records_ahead_since_ms`: the time since which `has_records_ahead` is known to be

@@ -35,8 +35,8 @@ class TopicRange(NamedTuple):
 
 class Volume(NamedTuple):
     """The volume of a partition's batches in one minute, by their timestamps. A batch whose timestamp is a day old or
-    lies in the future counts for the minute in which it is read. `bytes`: the size of whole batches as stored in the
-    log, with markers. `records`: the number of records without markers."""
+    older, or lies in the future, counts for the minute in which it is read. `bytes`: the size of whole batches as
+    stored in the log, with markers. `records`: the number of records without markers."""
 
     topic: str
     partition: int

@@ -1,11 +1,11 @@
 """Compares the markers of a producer id on tailed partitions with what its coordinator decided. Pure.
 
 Every marker given here lies below a position that was stored before the transaction log was read to its end. So if a
-coordinator decided a marker, its decision is known.
+marker carries out a decision of a coordinator, that decision is known.
 
 A decision is *closed* on a partition if all its markers on the partition are known, or if no more of them can become
-known. To know all its markers, its CompleteX or a later record of its id is read first; then the end of the partition
-is requested, and the partition is read to this end.
+known. All markers of a decision are known after three steps: the CompleteX of its transaction, or a later record of the
+id, is read; then the end of the partition is requested; then the partition is read to this end.
 
 A marker that ended no record is never a contradiction: coordinators write the same marker again after a failover. If
 the cheapest histories that explain the markers (`marker_histories`) disagree about a transaction, the transaction is
@@ -177,8 +177,8 @@ def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
 
 
 def _past(after_ms: Mapping[Decision, int], logs: Sequence[EndedLog]) -> _Past:
-    """Matches the ended logs of one partition with the decisions that list the partition. `after_ms`: by decision, in
-    the order of the decisions, a time at which the decision was not made yet."""
+    """Matches the ended logs of one partition with the decisions that list the partition. `after_ms`: a mapping from
+    decision, in the order of the transaction log, to a time at which the decision was not made yet."""
     past = _Past({}, [], set(), list(after_ms))
     for log in sorted(logs, key=lambda log: log.seen_at_ms):
         made = next(

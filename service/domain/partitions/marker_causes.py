@@ -47,8 +47,8 @@ class MarkerCause(NamedTuple):
 BY_HAND_TEXT: Final = (
     "Ended by a marker that fits no decision of its coordinator: somebody wrote it to this partition by hand, with"
     " `kafka-transactions.sh abort` or a tool that sends WriteTxnMarkers, unless the clocks of the brokers differ by"
-    f" more than {CLOCKS_MS // 1_000} s. The coordinator does not know of a marker by hand, so the other partitions of"
-    " the transaction may have another outcome."
+    f" more than {CLOCKS_MS // 1_000} s. The coordinator does not know of a marker that was written by hand, so the"
+    " other partitions of the transaction may have another outcome."
 )
 
 

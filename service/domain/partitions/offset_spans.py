@@ -85,9 +85,9 @@ class _GrowingSpan:
 
 
 class BatchesBefore:
-    """The batches in front of the offsets that are explained. `markers`: by producer id, its last marker, if no offset
-    is missing between the marker and the explained offsets. `is_from_start`: the batches begin at offset 0, and none is
-    missing."""
+    """The batches in front of the offsets that are explained. `markers`: a mapping from producer id to its last marker;
+    a marker is left out if an offset is missing between the marker and the explained offsets. `is_from_start`: True if
+    the batches begin at offset 0, and none is missing."""
 
     def __init__(self) -> None:
         self.markers: dict[int, BatchOffsets] = {}
@@ -220,8 +220,8 @@ class SpanBuilder:
         self._waiting.clear()
 
     def spans(self, hanging: Mapping[int, int]) -> list[Span]:
-        """Returns the spans, in order, without holes. `hanging`: by producer id, the start offset of its transaction
-        that is known to hang."""
+        """Returns the spans, in order, without holes. `hanging`: a mapping from producer id to the start offset of its
+        transaction that is known to hang."""
         return [self._span(part, hanging) for part in self._parts]
 
     def _add(self, batch: BatchOffsets) -> None:

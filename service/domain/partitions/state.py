@@ -25,7 +25,7 @@ class ObservedPartition(PartitionObservation):
         return self._answered_since(ms) and self.last_stable_offset >= self.high_watermark
 
     def is_past(self, offset: int, ms: int) -> bool:
-        """Returns whether a transaction that began at `offset` and was open at `ms` has ended.
+        """Returns whether the answer shows that a transaction that began at `offset` and was open at `ms` has ended.
 
         The LSO never passes an open transaction, with one exception: if records of the transaction are deleted, some
         versions of Kafka move the LSO up to the log start."""

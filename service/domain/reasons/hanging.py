@@ -125,9 +125,9 @@ class RecordsGone(Reason):
 
 
 class SeveralLeft(Reason):
-    """The proofs leave several worlds of the entry. `committed`, `aborted`: whether a transaction with this outcome may
-    have written the entry. `holds_committed`: records of a committed transaction are proven to be in the entry, so an
-    ABORT destroys these records."""
+    """The proofs leave several worlds of the entry (`service.domain.worlds.verdict.World`). `committed`, `aborted`:
+    whether a transaction with this outcome may have written the entry. `holds_committed`: records of a committed
+    transaction are proven to be in the entry, so an ABORT destroys these records."""
 
     committed: bool
     aborted: bool

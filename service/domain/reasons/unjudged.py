@@ -24,7 +24,7 @@ class NotAllRead(Reason):
 
 
 class OwnerUndecodable(Reason):
-    """The newest record of the owner cannot be decoded, so its state is unknown."""
+    """The newest record of the owner of the entry's producer id cannot be decoded, so the owner's state is unknown."""
 
     code = "owner_undecodable"
     sentence = "the newest record of its transactional.id cannot be decoded"
@@ -63,8 +63,8 @@ class BeingConfirmed(Reason):
 
 
 class OwnerLeftBehind(Reason):
-    """The owner was left behind in partition `log_partition` of the transaction log when partitions were added. Only a
-    coordinator that has not restarted since then still ends the entry."""
+    """The owner of the entry's producer id was left behind in partition `log_partition` of the transaction log when
+    partitions were added. Only a coordinator that has not restarted since then still ends the entry."""
 
     log_partition: int
     code = "owner_left_behind"

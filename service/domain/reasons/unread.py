@@ -150,7 +150,7 @@ class TopicGone(Reason):
 
 
 class TransactionsSeen(StrEnum):
-    """Sign that transactions are used on a cluster without a transaction log."""
+    """A sign that transactions are used on a cluster that shows no transaction log."""
 
     LISTED = "listed"
     OPEN = "open"
@@ -164,8 +164,8 @@ _SIGNS: Final = {
 
 class NoTransactionLog(Reason):
     """The brokers list no topic `__transaction_state`, although transactions are used. Apache Kafka creates the topic
-    before the first transactional.id gets its producer id. Brokers that are not Apache Kafka keep such records
-    elsewhere, or hide them."""
+    before the first transactional.id gets its producer id. Brokers that are not Apache Kafka keep the records of
+    transactional.ids elsewhere, or hide them."""
 
     seen: TransactionsSeen
     code = "no_transaction_log"

@@ -125,7 +125,9 @@ def test_a_taken_port_is_named_with_the_variable_that_changes_it(name: str, offs
     with socket.create_server(("127.0.0.1", taken)):
         full = ["--full"] if target == "demo-full" else []
         code, said = refuse(*full, **{name: str(port) for name, port in ports.items()})
-        way_out = rf"demo: port {taken} is taken, {who} cannot use it: {name}=(\d+) make {target}\n"
+        way_out = (
+            rf"demo: port {taken} is taken, so {who} cannot use it; to use another, run: {name}=(\d+) make {target}\n"
+        )
         advice = re.fullmatch(way_out, said)
         assert code == 3
         assert advice, said
