@@ -64,7 +64,7 @@ class Sender:
 
     def pause_after(self, error: Undelivered) -> float:
         """Logs a failure, unless the previous request failed with the same text. Returns the pause (s) before the next
-        attempt. Jitter keeps several services from coming back at the same moment."""
+        attempt. The pause is partly random, so that several services do not try again at the same moment."""
         self._note(str(error))
         return max(self._backoff.next_s() * random.uniform(0.5, 1.0), error.retry_after_s)  # noqa: S311 - no secret
 
