@@ -28,8 +28,8 @@ _BY_HAND: Final = {
     Resolution.FOREIGN_ABORT: ((MarkerType.ABORT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
     Resolution.FOREIGN_COMMIT: ((MarkerType.COMMIT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
 }
-"""For each resolution of a hanging transaction that no coordinator ended: the markers that may have ended the
-transaction, and the cause of these markers."""
+"""Maps a resolution of a hanging transaction to the types of markers that may have ended the transaction, and to the
+cause of these markers. Has only the resolutions in which no coordinator ended the transaction."""
 
 _LIKELY_COMMIT: Final = Cause(CauseCode.COMMIT, Confidence.LIKELY)
 _PREPARED: Final = {PREPARE_ABORT: MarkerType.ABORT, PREPARE_COMMIT: MarkerType.COMMIT}

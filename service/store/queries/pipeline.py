@@ -104,8 +104,8 @@ _D = data_partitions.c
 
 
 class UnansweredTopic(NamedTuple):
-    """The partitions of a topic that do not answer for the reason `why`: their number, the first and the last
-    partition."""
+    """Those partitions of a topic that do not answer, for the reason `why`: their number, and the first and the last of
+    them."""
 
     topic: str
     why: Reason
@@ -115,7 +115,8 @@ class UnansweredTopic(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The partitions' name: `orders-0`, or `orders-0 to -5`; partitions in between may be missing."""
+        """A name for these partitions, such as `orders-0` or `orders-0 to -5`. Some partitions in between may not be
+        among them."""
         return f"{self.topic}-{self.first}" + (f" to -{self.last}" if self.last != self.first else "")
 
 
