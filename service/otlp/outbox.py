@@ -53,8 +53,8 @@ class Batch(NamedTuple):
     """The next traces, from the position `after` to `position`. `taken`: for the newest minutes, a mapping from
     (cluster, cause, minute in which transactions ended) to the number of traces chosen so far. `dropped`: a mapping
     from reason to the number of traces that will never be sent (for DELETED an upper bound). `is_all`: True if no
-    further trace can be sent now. In a batch with traces of hanging transactions, `is_all` does not cover ends, because
-    they were not read."""
+    further trace can be sent now. In a batch with traces of hanging transactions, `is_all` does not cover ends of
+    transactions, because they were not read."""
 
     traces: tuple[Trace, ...]
     after: TracePosition

@@ -52,6 +52,6 @@ class SchemaCheck:
         if revision is not None:
             has, does = f"has the tables of revision {revision}", "migrate"
         return StoreNotMigrated(
-            f"store {self._name} {has}; the application (`txnscope ingest` or `txnscope watch`) {does}s them when it starts;"
-            f" to {does} them by hand, run `txnscope migrate`"
+            f"store {self._name} {has}; the application (`txnscope ingest` or `txnscope watch`) {does}s them when it"
+            f" starts; to {does} them by hand, run `txnscope migrate`"
         )
