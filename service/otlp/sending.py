@@ -56,11 +56,9 @@ class Sender:
         rejected, words = _partial_success(self._signal, answer)
         if rejected:
             self.drop(DropReason.REFUSED, rejected)
-        self._note(
-            f"the endpoint refused {rejected} parts of a request: {words or 'it gave no reason'}"
-            if rejected or words
-            else None
-        )
+        warning = f"the endpoint took a request, with a warning: {words}" if words else None
+        refused = f"the endpoint refused {rejected} part{'s' if rejected > 1 else ''} of a request"
+        self._note(f"{refused}: {words or 'it gave no reason'}" if rejected else warning)
 
     def pause_after(self, error: Undelivered) -> float:
         """Logs a failure, unless the previous request failed with the same text. Returns the pause (s) before the next

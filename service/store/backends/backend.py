@@ -59,7 +59,7 @@ class SalvagedTable(NamedTuple):
 
 class Rebuilt(NamedTuple):
     """The result of a rebuild: the tables of the new store, and the path of the old file. `counts_go_on`: False if the
-    clusters, counters or positions could not be read whole, so that counting starts again from 0."""
+    clusters, counters or positions could not be read completely, so that counting starts again from 0."""
 
     tables: tuple[SalvagedTable, ...]
     old_file: str

@@ -58,8 +58,8 @@ class HangingTransaction(NamedTuple):
 def coordinator_decisions(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
 ) -> CoordinatorDecisions:
-    """Returns the coordinator's decisions on transactions of the id under the producer id. The result includes commits
-    under other producer ids, because ordinary commits are stored as counts by minute, without a producer id.
+    """Returns the coordinator's decisions on transactions of the id under the producer id. The result may also contain
+    commits under other producer ids, because ordinary commits are stored as counts by minute, without a producer id.
 
     `first_ms`, `last_ms`: the time span in which the marker in question was written. Decisions that cannot have led to
     that marker may be left out.

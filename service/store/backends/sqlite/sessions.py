@@ -64,7 +64,7 @@ def arguments(url: URL, *, wait_s: float) -> dict[str, float]:
 
 class Sessions:
     """Sets the pragmas of an engine's connections, and sends BEGIN when SQLAlchemy begins a transaction: Python's
-    driver would wait for the first writing statement. Checks the file at each BEGIN.
+    driver itself would send it only before the first writing statement. Checks the file at each BEGIN.
 
     An engine that `writes` begins every transaction with the write lock, and accepts only the file that its first
     connection opened. An engine that does not write is read-only, and opens whatever file is at the path. `may_create`:
