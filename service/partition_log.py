@@ -1,5 +1,5 @@
-"""Decodes the data from which an offset is explained: batches of a partition's log, and an owner's transactions in the
-store."""
+"""Decodes the data from which an offset is explained: batches of a partition's log, and the transactions that the store
+has of a producer id's owner."""
 
 from __future__ import annotations
 

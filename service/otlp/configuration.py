@@ -83,7 +83,7 @@ class OtlpTable(Table):
     @classmethod
     def _are_free(cls, attributes: dict[str, str]) -> dict[str, str]:
         if taken := next((name for name in attributes if name in OWN_ATTRIBUTES), None):
-            raise ValueError(f"{taken} is set by txnscope")
+            raise ValueError(f"{taken} is set by txnscope: remove it")
         return attributes
 
     @model_validator(mode="after")

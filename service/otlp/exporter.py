@@ -54,8 +54,8 @@ class Read(NamedTuple):
 
 
 class Exporter:
-    """Exports until `stop`. `reading` cannot write to the store. `base`: the public address of the pages; None: there
-    is none. `now_ms`: the wall clock."""
+    """Exports until `stop`. `reading`: an engine that cannot write to the store. `base`: the public address of the
+    pages; None: there is none. `now_ms`: the wall clock."""
 
     def __init__(
         self,
@@ -136,8 +136,8 @@ def read_own(metrics: Metrics) -> Read:
 
 
 class MetricsExport:
-    """Sends metrics at an interval. After a failure, the next attempt sends the values of that later time; counters
-    include everything that happened meanwhile."""
+    """Sends metrics at an interval. After a failure, the next attempt sends the values of its own time, not those that
+    failed to arrive. Counters miss nothing, because they include everything since their start."""
 
     def __init__(
         self,

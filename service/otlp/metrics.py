@@ -29,7 +29,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
 
 UNITS: Final = {"_seconds": "s", "_bytes": "By", "_ratio": "1"}
-"""Units, by the end of a metric's name without `_total`. Other metrics count things, and have no unit."""
+"""Maps the end of a metric's name (without `_total`) to the metric's unit. Metrics with other names count things, and
+have no unit."""
 
 UNKNOWN_START_NS: Final = 0
 """The start of a counter whose real start is not known. The receiver then compares each value with the previous one."""

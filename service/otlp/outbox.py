@@ -1,7 +1,8 @@
 """Reads from the store which traces are sent next, and writes back which were sent.
 
-The history of ids and the events of findings are the outbox: the store keeps a position in each. An end is read
-SETTLES_S after it was stored, because its cause and its finding may be stored later than the end itself.
+The history of ids and the events of findings are the outbox: the store keeps a position in each. The end of a
+transaction is read SETTLES_S after it was stored, because the cause of the end and the finding about it may be stored
+later.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ AT_ONCE: Final = 100
 """Maximum number of traces in a request."""
 
 SETTLES_S: Final = 90.0
-"""Time (s) after which the cause of an end is final and its finding is stored, unless the transaction log is read late.
-Records of the next 15 s may change the cause, and the judge waits for up to 76 s before it reports timeouts
-(`service.domain.findings.settling`)."""
+"""Time (s) after which the cause of a stored end is final and the finding about the end is stored, unless the
+transaction log is read late. Records of the next 15 s may change the cause, and the judge waits for up to 76 s before
+it reports timeouts (`service.domain.findings.settling`)."""
 
 MINUTES_KEPT: Final = 1_000
 _LOOKS_EVERY_S: Final = 0.5
@@ -52,8 +53,8 @@ class Batch(NamedTuple):
     """The next traces, from the position `after` to `position`. `taken`: for the newest minutes, a mapping from
     (cluster, cause, minute in which transactions ended) to the number of traces chosen so far. `dropped`: a mapping
     from reason to the number of traces that will never be sent (for DELETED an upper bound). `is_all`: True if no
-    further trace can be sent now. In a batch with traces of hanging transactions, `is_all` does not cover ends, because
-    they were not read."""
+    further trace can be sent now. In a batch with traces of hanging transactions, `is_all` does not cover ends of
+    transactions, because they were not read."""
 
     traces: tuple[Trace, ...]
     after: TracePosition
@@ -68,9 +69,9 @@ class Batch(NamedTuple):
 
 
 class TraceOutbox:
-    """The traces of all clusters. `reading` cannot write to the store. `per_minute`: maximum number of traces of the
-    transactions of one cluster that ended in one minute with the same cause. `position`: the position in the store. If
-    a method raises StoreError or LeaseLost, it has written nothing."""
+    """The traces of all clusters. `reading`: an engine that cannot write to the store. `per_minute`: maximum number of
+    traces of the transactions of one cluster that ended in one minute with the same cause. `position`: the position in
+    the store. If a method raises StoreError or LeaseLost, it has written nothing."""
 
     def __init__(
         self,
@@ -104,7 +105,8 @@ class TraceOutbox:
             check(connection, lease)
 
     def done(self, lease: Lease, batch: Batch) -> None:
-        """Moves the position in the store to the end of the batch, which was sent or is dropped."""
+        """Moves the position in the store to the end of the batch. Call it after the batch was sent, or to drop the
+        batch."""
         with self._writing.begin() as connection:
             check(connection, lease)
             telemetry.move_traces(connection, batch.position)
@@ -170,9 +172,9 @@ class TraceOutbox:
         )
 
     def _settled_number(self, newest: int) -> int:
-        """Returns the row number that was the highest one SETTLES_S ago; 0 if none was read so long ago. By now, all
-        rows with lower numbers are visible. Some of them may have become visible later than the row with that number,
-        because writers of two clusters may commit in another order than that of their row numbers."""
+        """Returns the highest row number as it was SETTLES_S ago; 0 if no row number was read so long ago. By now, all
+        rows with lower numbers are visible. At that time, some of them may have been missing, because writers of two
+        clusters may commit in another order than that of their row numbers."""
         now_s = self._monotonic()
         if not self._seen or now_s - self._seen[-1][1] >= _LOOKS_EVERY_S:
             self._seen.append((newest, now_s))

@@ -56,15 +56,13 @@ class Sender:
         rejected, words = _partial_success(self._signal, answer)
         if rejected:
             self.drop(DropReason.REFUSED, rejected)
-        self._note(
-            f"the endpoint refused {rejected} parts of a request: {words or 'it gave no reason'}"
-            if rejected or words
-            else None
-        )
+        warning = f"the endpoint took a request, with a warning: {words}" if words else None
+        refused = f"the endpoint refused {rejected} part{'s' if rejected > 1 else ''} of a request"
+        self._note(f"{refused}: {words or 'it gave no reason'}" if rejected else warning)
 
     def pause_after(self, error: Undelivered) -> float:
         """Logs a failure, unless the previous request failed with the same text. Returns the pause (s) before the next
-        attempt. Jitter keeps several services from coming back at the same moment."""
+        attempt. The pause is partly random, so that several services do not try again at the same moment."""
         self._note(str(error))
         return max(self._backoff.next_s() * random.uniform(0.5, 1.0), error.retry_after_s)  # noqa: S311 - no secret
 

@@ -38,14 +38,14 @@ _ERRORS: Final = {
     CauseCode.FENCED: "aborted because another producer with the same transactional.id was started",
     CauseCode.ADMIN: "aborted at the request of an administrator",
 }
-"""The causes that are errors, with a description of each. A client's own abort is no error, and an abort without a
-known cause need not be an error."""
+"""Maps each cause of an abort that is an error to a description. A client's own abort is no error, and an abort without
+a known cause need not be one."""
 
 
 class Facts(NamedTuple):
     """Facts about the end of a transaction that are not in the transaction's own rows in the store. `finding`: the
-    finding about the end; None if there is none. `coordinator`: the partition of the transaction log, with its present
-    leader; None if the store does not have it."""
+    finding about the end; None if there is none. `coordinator`: the row of the partition of the transaction log that
+    has the end, with the partition's present leader; None if the store has no such row."""
 
     markers: Sequence[Marker]
     finding: AboutEnd | None
@@ -109,9 +109,9 @@ class SpanMaker:
     def of_hanging(
         self, cluster: str, kafka_cluster_id: str, finding: Finding, now_ms: int, *, is_over: bool
     ) -> tuple[ReadableSpan, ...]:
-        """Returns the span of a hanging transaction, from its first observation as open to its confirmation. With
-        `is_over`, returns the root span, which lasts to the end of the transaction. Returns an empty tuple if the
-        finding was not confirmed or, with `is_over`, is not resolved."""
+        """Returns a span from the first time at which the hanging transaction was seen open to the confirmation of the
+        finding. With `is_over`, returns the root span instead, which lasts until the finding was resolved. Returns an
+        empty tuple if the finding was not confirmed or, with `is_over`, is not resolved."""
         life, subject = finding.life, finding.subject
         ended_ms = life.resolved_at_ms if is_over else life.confirmed_at_ms
         if life.confirmed_at_ms is None or ended_ms is None:

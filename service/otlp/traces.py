@@ -24,8 +24,8 @@ MOST_REFUSALS: Final = 3
 
 class TraceExport:
     """Sends the traces of an outbox under a lease. If the endpoint refuses a request with several traces, the next
-    request has one trace; each request that is taken doubles this number, up to AT_ONCE. A trace that the endpoint
-    refuses MOST_REFUSALS times, when sent alone, is dropped."""
+    request has one trace. After each request that the endpoint takes, the next request has up to twice as many, at most
+    AT_ONCE. A trace that the endpoint refuses MOST_REFUSALS times, when sent alone, is dropped."""
 
     def __init__(self, outbox: TraceOutbox, sender: Sender, held: Lease, now_ms: Callable[[], int]) -> None:
         self._outbox, self._sender, self._held, self._now_ms = outbox, sender, held, now_ms

@@ -32,7 +32,7 @@ _BEAT: Final = b"."
 
 
 class Ours:
-    """The supervisor's end of a lifeline, for one process of a child."""
+    """The supervisor's end of the lifeline to one process. A child that is started again gets a new one."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()

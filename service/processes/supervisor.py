@@ -164,8 +164,8 @@ class Supervisor:
 
 class _Child:
     """One child of the supervisor. If the child's process ends, a new process takes its place. Each process leads a
-    session of its own, so that Ctrl-C on a terminal reaches only the supervisor. By the session, the supervisor finds
-    everything that a process started, whatever process groups Spark makes."""
+    session of its own, so that Ctrl-C on a terminal reaches only the supervisor. Through the session, the supervisor
+    also finds everything that a process started, whatever process groups Spark makes."""
 
     process: subprocess.Popen[bytes]
 

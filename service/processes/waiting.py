@@ -62,16 +62,16 @@ def touch(path: str) -> None:
 
 
 LONGEST_STEP_S: Final = 1.0
-"""Maximum time (s) that one step counts. If more time has passed, the measuring process itself was stopped, and so,
-most likely, was the measured process."""
+"""Maximum time (s) that is counted between two calls of `step` or `skip`. If more time has passed, the process that
+measures was stopped itself, and so, most likely, was the process that it measures."""
 
 QUIET_MISSES: Final = 3
 """From this number of missed beats on, the meter asks the kernel how long the process waited for a processor. Asking
 takes milliseconds."""
 
 _ENOUGH: Final = 0.5
-"""If processes get at least this share of the processor time that they want, a second counts as a whole second. Threads
-get a larger share on a busy machine with two cores, and a twentieth beside forty busy loops."""
+"""If processes get at least this share of the processor time that they want, a second counts as a whole second. On a
+busy machine with two cores, threads get a larger share; beside forty busy loops, they get a twentieth."""
 
 
 class WorkingTime:
@@ -111,8 +111,8 @@ class WorkingTime:
 class SilenceMeter:
     """Measures for how long one process has been unresponsive: call `heard` or `missed` about once a second.
 
-    Beats are often a little late. So for the first misses, the meter counts all of the time, and does not check whether
-    the process could have worked.
+    Beats are often a little late. So after the first missed beats, the meter counts the whole time, without a check
+    whether the process could have worked.
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
@@ -131,8 +131,8 @@ class SilenceMeter:
 
 
 def _part(before: ProcessorTime, after: ProcessorTime) -> float:
-    """Returns the part of a second that counts, up to 1. Returns 1 if the times went down, because threads or processes
-    ended and the share is unknown."""
+    """Returns the part of a second that counts, up to 1. Returns 1 if the times went down: threads or processes ended,
+    so the share is unknown."""
     ran_ns, waited_ns = after.ran_ns - before.ran_ns, after.waited_ns - before.waited_ns
     if ran_ns < 0 or waited_ns <= 0:
         return 1.0

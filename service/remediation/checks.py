@@ -67,9 +67,10 @@ Reading = Callable[[], AbstractContextManager[Connection]]
 def nobody_owns(
     entry: Entry, cluster_id: int, client: KafkaClient, bracket: LeaderCheck, reading: Reading
 ) -> Owner | None:
-    """Waits until the store has read, to their present ends, the log partitions that may contain the owner. Then
-    returns the id that wrote the entry (None: no id has the producer id). Raises Refused if the owner cannot be
-    determined, or if the owner's coordinator will or may still end the entry. Raises KafkaFailure, StoreError."""
+    """Returns the owner, which is the transactional.id that wrote the entry (None: no id has the producer id). First
+    waits until the store has read the partitions of the transaction log that may contain the owner, to their present
+    ends. Raises Refused if the owner cannot be determined, or if the owner's coordinator will or may still end the
+    entry. Raises KafkaFailure, StoreError."""
     with reading() as connection:
         owner = _owner(connection, cluster_id, entry)
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}
@@ -113,9 +114,10 @@ def _is_unknown_to_all(owner: Owner, client: KafkaClient) -> bool | None:
 
 
 def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[int]:
-    """Returns the log partitions that may contain the owner. If the owner is known, returns only its partition, because
-    a producer id belongs to one transactional.id for ever. Otherwise returns all log partitions. `known`: the log
-    partitions that the store has read from. Raises Refused if all log partitions are needed and the store lacks one."""
+    """Returns the partitions of the transaction log that may contain the owner. If the owner is known, returns only its
+    partition, because a producer id belongs to one transactional.id for ever. Otherwise returns all log partitions.
+    `known`: the log partitions of which the store has a position. Raises Refused if all log partitions are needed and
+    the store lacks one."""
     if owner is not None:
         return {owner.log_partition}
     layout = topic_layout(client, TOPIC)
@@ -168,7 +170,7 @@ def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
     if owner.producer_epoch > entry.producer_epoch or (owner.is_left_behind and _is_unknown_to_all(owner, client)):
         return
     word = argument(owner.transactional_id)
-    tool = f", or (Kafka 4.1 and newer) kafka-transactions.sh forceTerminateTransaction --transactionalId {word}"
+    tool = f", or (Kafka 4.1 and newer) run kafka-transactions.sh forceTerminateTransaction --transactionalId {word}"
     raise Refused(
         f"{display_id(owner.transactional_id)} may still write with producer id {entry.producer_id} and epoch"
         f" {entry.producer_epoch}: its records after the marker could hang again",

@@ -21,8 +21,8 @@ leadership (NOT_LEADER_OR_FOLLOWER) (`ReplicaManager.appendRecords`). UNKNOWN_SE
 
 
 class Unanswered(KafkaUnavailable):
-    """The request with the marker got no answer, or an answer that leaves open what happened: the marker may be in the
-    log, may still be appended, or may never have reached the broker."""
+    """The request with the marker got no answer, or an answer that does not tell what happened: the marker may be in
+    the log, may still be appended, or may never have reached the broker."""
 
 
 def write(client: KafkaClient, way: WayOut) -> None:

@@ -1,7 +1,8 @@
 """Determines the marker that ends a hanging transaction, by repeating the judge's three confirmation steps.
 
-A leader accepts a marker under two conditions: the producer epoch is not below the producer id's last epoch on the
-partition, and the coordinator epoch is not below that of the last marker. DescribeProducers reports both epochs.
+A leader accepts a marker under two conditions: the marker's producer epoch is not below the producer id's last epoch on
+the partition, and the marker's coordinator epoch is not below that of the producer id's last marker there.
+DescribeProducers reports both epochs.
 
 Nothing that happens between the last step and the marker does harm, because no coordinator knows an id with the
 producer id and epoch any more. If a producer writes to the partition meanwhile, it has a newer epoch, and the leader
@@ -25,7 +26,7 @@ from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.remediation.checks import Reading, Refused, is_fenced, nobody_owns, prove_again
 
 REASONS: Final = {
-    Decided.COMMIT: "its coordinator committed the transaction, and the COMMIT marker is missing on this partition",
+    Decided.COMMIT: "the coordinator committed the transaction, but the COMMIT marker is missing on this partition",
     Decided.ABORT: "no committed transaction can have written the records, and no marker ended them:"
     " ABORT discards no committed record",
     Decided.NONE: "the records belong to no transaction that this cluster committed: ABORT discards none of its"
@@ -101,7 +102,7 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
     log = TOPIC if way.log_partition is None else f"{TOPIC}-{way.log_partition}, which has the owner's records,"
     return (
         f"read {way.place}: the transaction is still open at offset {way.start_offset}",
-        f"read {log} to its end at that time: no transaction that is open in it will end this one",
+        f"read {log} up to its end at that time: no transaction that is open there will end this one",
         f"derived the decision from both logs: {'COMMIT' if way.commit else 'no COMMIT'}, as in the finding",
         f"read {way.place} again: the transaction is still open",
         f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, the leader of {way.place}",
@@ -142,8 +143,8 @@ def _look(bracket: LeaderCheck, finding: Finding) -> CheckedPartition:
 
 
 def _entry(finding: Finding, seen: CheckedPartition) -> Entry:
-    """Returns the hanging entry as its leader reported it in `seen`. Its epoch is the newest that was written to the
-    entry, and may be higher than in the finding. Raises Refused if the entry is not open any more."""
+    """Returns the hanging entry as its leader reported it in `seen`. The epoch of the returned entry is the newest one
+    that wrote to it, and may be higher than the finding's. Raises Refused if the entry is not open any more."""
     s = finding.subject
     active = None if s.producer_id is None else seen.entry(s.producer_id)
     if active is None:

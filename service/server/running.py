@@ -26,14 +26,16 @@ _COLLECT_AFTER: Final = (5_000, 20, 100)
 second, and everything else stops meanwhile."""
 
 _SWITCH_S: Final = 0.0005
-"""Time (s) after which a thread has to give up the interpreter if other threads wait for it. With the default, 5 ms,
-the event loop waits for several threads that make pages: with many clients, health checks took three times as long."""
+"""Time (s) after which a thread has to give up the interpreter if other threads wait for it. With the default (5 ms),
+the event loop has to wait while several threads make pages: with many clients, health checks took three times as
+long."""
 
 _M_ARENA_MAX: Final = -8  # glibc, malloc.h
 
 
 def prepare() -> None:
-    """Tunes the interpreter and malloc of this process. The garbage collector ignores the objects that exist now."""
+    """Tunes the interpreter and malloc of this process. From then on, the garbage collector ignores the objects that
+    existed at the call."""
     # a garbage collection that includes the modules would now and then delay a request by 50 ms
     gc.collect()
     gc.freeze()

@@ -90,8 +90,8 @@ def for_service(settings: Settings) -> dict[str, str]:
 
 
 def _environment(settings: Settings, names: Set[str]) -> dict[str, str]:
-    """Returns the variable DOCUMENT with the settings in `names`, and an empty value for each variable of any setting
-    that is set in this process."""
+    """Returns the variable DOCUMENT, which contains the settings in `names`. Also returns, with an empty value, every
+    settings variable (`TXNSCOPE_*`) that this process has in its environment."""
     own = {f"{ENV_PREFIX}{name.upper()}" for name in (*Settings.model_fields, "config")}
     document = settings.model_dump_json(include=set(names), exclude_defaults=True)
     return dict.fromkeys(own & os.environ.keys(), "") | {DOCUMENT: document}

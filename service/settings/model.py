@@ -68,11 +68,11 @@ def _glob(glob: Any) -> str:
 
 
 def _cluster_name(name: str) -> str:
-    """Returns the name. Raises ValueError if the name is empty, is not printable, has outer spaces, or cannot be one
-    segment of an API path: servers and clients interpret slashes and dots."""
+    """Returns the name. Raises ValueError if the name is empty, is not printable, begins or ends with a space, or
+    cannot be one segment of an API path, because servers and clients interpret slashes and dots."""
     if "/" in name or name in ("", ".", "..") or name != name.strip() or not name.isprintable():
         raise ValueError(
-            f"{name!r} is no name: give printable text without a slash or outer spaces, other than . and .."
+            f"{name!r} is no name: give printable text without a slash or spaces at its ends, other than . and .."
         )
     return name
 
@@ -112,7 +112,7 @@ def _spark_conf(conf: Any) -> dict[str, str]:
     if not isinstance(conf, dict):
         raise ValueError("not a table of Spark's settings")
     if foreign := [name for name in conf if not name.startswith("spark.")]:
-        raise ValueError(f"{foreign[0]!r} is not a Spark setting: their names begin with spark.")
+        raise ValueError(f"{foreign[0]!r} is not a Spark setting: its name has to begin with spark.")
     return {name: str(value) for name, value in conf.items()}
 
 
@@ -296,8 +296,8 @@ class Settings(Watching):
     @field_validator("tls_key", "tls_client_ca")
     @classmethod
     def _come_with_a_certificate(cls, file: Path | None, info: ValidationInfo) -> Path | None:
-        """Checks that `tls_cert` is set, too. The fields are declared after `tls_cert`, so that this check can read
-        it."""
+        """Checks that `tls_cert` is set if `tls_key` or `tls_client_ca` is. Both fields are declared after `tls_cert`,
+        so that this check can read it."""
         if file is not None and info.data.get("tls_cert") is None:
             raise ValueError("needs --tls-cert and --tls-key")
         return file

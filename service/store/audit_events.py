@@ -117,14 +117,15 @@ def _texts(event: AuditEvent) -> dict[str, str | None]:
 
 
 OUTCOME_WITHIN_MS: Final = 30_000
-"""Longest time (ms) from an attempt's row BEGUN to its row with the outcome. If the process ended between the two, the
-second row never comes."""
+"""Longest time (ms) between an attempt's two rows: the row BEGUN, and the row with the outcome. If the process ended
+between the two, the second row never comes."""
 
 _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """An operator's attempt to write a marker; a dry run is none. `error`: one line; None if there was no error."""
+    """An operator's attempt to write a marker; a dry run is not an attempt. `error`: one line; None if there was no
+    error."""
 
     at_ms: int
     finding_id: str

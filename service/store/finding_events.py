@@ -42,7 +42,8 @@ def known_sequences(connection: Connection) -> tuple[int, int]:
 
 def events_after(connection: Connection, sequence: int, limit: int) -> list[FindingEvent]:
     """Returns at most `limit` events after `sequence`, oldest first. Leaves out events of findings with values that
-    only a newer version of txnscope knows. Returns an empty list only if there is no other event after `sequence`."""
+    only a newer version of txnscope knows. Skips over the events that it leaves out: returns an empty list only if
+    nothing but such events follows `sequence`."""
     while True:
         rows = connection.execute(_EVENTS, {"sequence": sequence, "limit": limit}).all()
         known = [

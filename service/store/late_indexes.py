@@ -37,8 +37,8 @@ def missing(engine: Engine) -> list[Index]:
 
 
 def build_one(engine: Engine, missing: list[Index]) -> None:
-    """Builds the last of the missing indexes, unless another process has built it, and removes it from the list.
-    Writers wait meanwhile: about a second for a million ids. If StoreUnavailable is raised, try again."""
+    """Builds the last index in `missing`, unless another process has built it, and removes it from `missing`. Writers
+    wait meanwhile: about a second for a million ids. If StoreUnavailable is raised, try again."""
     with engine.begin() as connection:
         missing[-1].create(connection, checkfirst=True)
     missing.pop()

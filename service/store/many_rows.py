@@ -33,7 +33,8 @@ Item = TypeVar("Item")
 def look_up(
     connection: Connection, table: Table, columns: Sequence[str], cluster_id: int, ids: Sequence[bytes]
 ) -> Iterator[Row[*tuple[Any, ...]]]:
-    """Yields `columns` of the rows with these ids; `table` has `cluster_id` and `transactional_id`."""
+    """Yields `columns` of the rows of `table` with these ids. `table` must have the columns `cluster_id` and
+    `transactional_id`."""
     statement = _select_ids(connection.dialect, table, tuple(columns))
     for some in batched(ids, _IDS_AT_ONCE):
         yield from connection.execute(statement, {"cluster": cluster_id, "ids": some})
@@ -52,9 +53,9 @@ def rows_at(
     places: Sequence[TopicPartition] | None,
     **chosen: int,
 ) -> Iterator[Row[*tuple[Any, ...]]]:
-    """Yields the rows of `statement` for these partitions, or for all if `places` is None. `table` has cluster_id,
-    topic and partition. `chosen`: parameters of `statement`. Pass the same `statement` object each time, because the
-    statements built from it are cached."""
+    """Yields the rows of `statement` for the partitions in `places`, or for all partitions if `places` is None.
+    `table`, from which `statement` selects, must have the columns cluster_id, topic and partition. `chosen`: parameters
+    of `statement`. Pass the same `statement` object each time, because the statements built from it are cached."""
     of_cluster = _of_cluster(statement, table)
     if places is None:
         yield from connection.execute(of_cluster, chosen | {"cluster_id": cluster_id})

@@ -48,10 +48,10 @@ class SchemaCheck:
             raise self._not_migrated(None) from error
 
     def _not_migrated(self, revision: str | None) -> StoreNotMigrated:
-        has, does = "has no tables yet", "creates them"
+        has, does = "has no tables yet", "create"
         if revision is not None:
-            has, does = f"has the tables of revision {revision}", "migrates them"
+            has, does = f"has the tables of revision {revision}", "migrate"
         return StoreNotMigrated(
-            f"store {self._name} {has}; the application (`txnscope ingest` or `txnscope watch`) {does} when it starts,"
-            " or `txnscope migrate` does by hand"
+            f"store {self._name} {has}; the application (`txnscope ingest` or `txnscope watch`) {does}s them when it"
+            f" starts; to {does} them by hand, run `txnscope migrate`"
         )

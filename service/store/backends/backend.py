@@ -59,7 +59,7 @@ class SalvagedTable(NamedTuple):
 
 class Rebuilt(NamedTuple):
     """The result of a rebuild: the tables of the new store, and the path of the old file. `counts_go_on`: False if the
-    clusters, counters or positions could not be read whole, so that counting starts again from 0."""
+    clusters, counters or positions could not be read completely, so that counting starts again from 0."""
 
     tables: tuple[SalvagedTable, ...]
     old_file: str
@@ -83,8 +83,8 @@ class Backend(Protocol):
 
     @abstractmethod
     def resolve(self, url: URL) -> URL | None:
-        """Returns the URL completed with the name of the database driver; None if the URL names another driver. Raises
-        StoreError if no store can be at this URL."""
+        """Returns the URL completed with the name of the database driver; None if the URL names another database or
+        driver. Raises StoreError if no store can be at this URL."""
 
     @abstractmethod
     def open_writer(self, url: URL, *, may_create: bool, wait_s: float) -> Engine:
@@ -147,7 +147,8 @@ class Backend(Protocol):
         return False
 
     def drop_text_index(self, connection: Connection) -> None:
-        """Drops the index for searches in texts, if it exists: a migration may recreate the table of ids."""
+        """Drops the index for searches in texts, if it exists. Call it before a migration, which may recreate the table
+        of ids."""
         return
 
     def find_texts(self, connection: Connection, parts: Iterable[str], most: int) -> ColumnElement[bool] | None:
@@ -157,7 +158,8 @@ class Backend(Protocol):
 
 
 def create(url: URL, arguments: Mapping[str, Any], **options: Any) -> Engine:
-    """Returns a SQLAlchemy engine. `arguments`: for the driver. Raises StoreError if the URL has invalid arguments."""
+    """Returns a SQLAlchemy engine. `arguments`: connect arguments for the database driver. Raises StoreError if the URL
+    has invalid arguments."""
     # where SQLAlchemy prints an engine, it hides the password before the host, but not passwords in the query
     secret = {name: url.normalized_query[name][-1] for name in SECRETS if name in url.query}
     try:

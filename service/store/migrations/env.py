@@ -13,8 +13,8 @@ from service.store.schema import metadata, readable_since
 
 
 def note_readable_since(ctx: MigrationContext, step: MigrationInfo, heads: Any, run_args: Any) -> None:  # noqa: ARG001 - Alembic's names
-    """Stores the revision that a version of txnscope must know to use the tables that this step leaves. Alembic calls
-    the function after each step, in the same transaction."""
+    """Stores the revision that a version of txnscope must know to use the tables as they are after this migration step.
+    Alembic calls the function after each step, in the same transaction."""
     connection = ctx.connection
     assert connection is not None
     assert step.up_revision_id is not None

@@ -40,8 +40,8 @@ _TOPICS: Final = (
 
 
 def new_ids(connection: Connection, cluster_id: int, most: int) -> Sequence[IdToExamine]:
-    """Returns at most `most` ids that were never examined. Leaves out ids that came with the first read of the
-    transaction log."""
+    """Returns at most `most` ids that were never examined. Leaves out ids from the first read of the transaction
+    log."""
     return [IdToExamine(*row) for row in connection.execute(_NEW, {"cluster": cluster_id, "most": most})]
 
 

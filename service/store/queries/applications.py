@@ -80,9 +80,9 @@ def find_application(connection: Connection, cluster_id: int, name: str) -> Appl
 
 
 def worst_first(rows: Iterable[ApplicationRow]) -> list[ApplicationRow]:
-    """Returns the applications sorted by the number of failed transactions, then by the number of ended transactions,
-    in descending order, then by name. Only the first applications get series of metrics. This order changes seldom, so
-    the series change seldom, too."""
+    """Returns the applications in this order: most failed transactions first, then most ended transactions first, then
+    by name. Only the first applications get series of metrics. The order seldom changes, so the series seldom
+    change."""
     return sorted(
         rows, key=lambda application_row: (-application_row.failed, -application_row.ended, application_row.name)
     )

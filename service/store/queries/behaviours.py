@@ -47,8 +47,8 @@ _INITS = (
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the behaviour of those ids that have a row. Reads at most HISTORY_READ history rows of each id. Reads
-    InitProducerIds only of ids in Flink's form, because only Flink is recognised by InitProducerIds."""
+    """Returns the behaviour of each of `ids` that has a row in the store. Reads at most HISTORY_READ history rows of
+    each id. Reads InitProducerIds only of ids in Flink's form, because only Flink is recognised by InitProducerIds."""
     found: list[Behaviour] = []
     for some in batched(ids, _AT_ONCE):
         rows = [IdRow.of(row) for row in connection.execute(_ROWS, {"cluster": cluster_id, "ids": some})]

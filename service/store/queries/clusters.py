@@ -72,7 +72,7 @@ class LogPartitionRow(NamedTuple):
 
 class StatusRow(NamedTuple):
     """The last status of a source. `as_of_ms`: time of its last success; None before the first success. `error`: the
-    reason for which its last read failed; None if the read succeeded."""
+    reason why the last read of the source failed; None if that read succeeded."""
 
     source: str
     as_of_ms: int | None

@@ -28,8 +28,8 @@ _BY_HAND: Final = {
     Resolution.FOREIGN_ABORT: ((MarkerType.ABORT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
     Resolution.FOREIGN_COMMIT: ((MarkerType.COMMIT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
 }
-"""For each resolution of a hanging transaction that no coordinator ended: the markers that may have ended the
-transaction, and the cause of these markers."""
+"""Maps a resolution of a hanging transaction to the types of markers that may have ended the transaction, and to the
+cause of these markers. Has only the resolutions in which no coordinator ended the transaction."""
 
 _LIKELY_COMMIT: Final = Cause(CauseCode.COMMIT, Confidence.LIKELY)
 _PREPARED: Final = {PREPARE_ABORT: MarkerType.ABORT, PREPARE_COMMIT: MarkerType.COMMIT}
@@ -58,8 +58,8 @@ class HangingTransaction(NamedTuple):
 def coordinator_decisions(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
 ) -> CoordinatorDecisions:
-    """Returns the coordinator's decisions on transactions of the id under the producer id. The result includes commits
-    under other producer ids, because ordinary commits are stored as counts by minute, without a producer id.
+    """Returns the coordinator's decisions on transactions of the id under the producer id. The result may also contain
+    commits under other producer ids, because ordinary commits are stored as counts by minute, without a producer id.
 
     `first_ms`, `last_ms`: the time span in which the marker in question was written. Decisions that cannot have led to
     that marker may be left out.

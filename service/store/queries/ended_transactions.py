@@ -133,8 +133,8 @@ def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
 
 def finding_about(connection: Connection, end: EndedTransaction) -> AboutEnd | None:
     """Returns the finding that counts this end: a finding about the transaction's id, else about a prefix of this id,
-    else about many ids. If no finding counts this end, returns the newest finding about the transaction from the time
-    when the transaction was open; None if there is no such finding."""
+    else about many ids. If no finding counts this end, returns a finding about the id: the last that opened while the
+    transaction was open, as far as its times are known. Returns None if there is none."""
     key, name = id_key(end.transactional_id), display_id(end.transactional_id)
     kinds = _COUNTING.get(end.cause, ())
     if end.prepared_number is not None and kinds:

@@ -22,8 +22,8 @@ _T = transactional_ids.c
 
 
 def read_expired(connection: Connection, cluster_id: int, since_ms: int) -> list[IdRow]:
-    """Returns at most EXPIRED_READ ids that expired since `since_ms`, the last expired first. Each `record` has the
-    time and the place of the id's tombstone."""
+    """Returns at most EXPIRED_READ ids that expired since `since_ms`, the last expired first. The `record` of each
+    returned row has the time and the place of the id's tombstone."""
     newest = select(transactional_ids).where(*_expired(cluster_id, since_ms)).order_by(_T.timestamp_ms.desc())
     return [id_row(row) for row in connection.execute(newest.limit(EXPIRED_READ))]
 

@@ -140,7 +140,7 @@ def _resolved_since(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool]
 
 
 def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns a mapping from kind to the number of findings that were not opened, or conditions that were not read,
+    """Returns a mapping from kind to a number: the findings that were not opened, or the conditions that were not read,
     because a bound was reached. Kinds without such findings or conditions are absent."""
     t = findings_truncated.c
     rows = connection.execute(select(t.kind, t.number).where(t.cluster_id == cluster_id).order_by(t.kind))

@@ -48,7 +48,7 @@ transactions."""
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""Number of ids at the beginning of a read for which the partitions of their open transactions are read as well."""
+"""A read also reads the partitions of open transactions, but only for this many ids: the first ones that it returns."""
 
 _LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 
@@ -163,8 +163,8 @@ def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms
 
 
 def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> LimitedRead[IdState]:
-    """Returns ids in these log partitions that use the old protocol and have an epoch of at least HIGH_EPOCH_FROM, the
-    highest epoch first."""
+    """Of the ids in these log partitions, returns those that use the old protocol and have an epoch of at least
+    HIGH_EPOCH_FROM, the highest epoch first."""
     statement = _STATES.where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
@@ -193,7 +193,8 @@ def _limited(
 
 
 def _behind(connection: Connection, statement: Select[Any], read: int, limit: int) -> int:
-    """Counts the rows of the statement beyond those that were read; 0 if the limit was not reached."""
+    """Returns the number of rows that the statement selects beyond those that were read, counted up to MOST_COUNTED; 0
+    if the limit was not reached."""
     if read < limit:
         return 0
     one_each = statement.with_only_columns(literal(1), maintain_column_froms=True).order_by(None)

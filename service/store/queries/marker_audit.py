@@ -163,7 +163,7 @@ def _ended_log(row: Row[Any]) -> EndedLog:
 
 def _witness(connection: Connection, cluster_id: int) -> Witness:
     """Reads the numbers of the newest gap and the newest reject. Gaps of recreated tailed topics do not count: they
-    hide nothing of other partitions, and the comparison of the recreated topic's partitions starts again."""
+    hide no data of other topics, and the comparison of the recreated topic's partitions starts again."""
     g = data_gaps.c
     is_of_one_topic = and_(g.source == SourceName.LEDGER, g.reason == "recreated")
     gap = select(func.max(g.id)).where(g.cluster_id == cluster_id, ~is_of_one_topic)

@@ -95,7 +95,7 @@ def observed_at_ms(connection: Connection, cluster_id: int) -> int | None:
 
 
 def stall_clocks(connection: Connection, cluster_id: int) -> list[StallClock]:
-    """Returns, for each partition that was stalled at its last answer, the offset and the start of the stall."""
+    """Returns an item for each partition that was stalled at its last answer, with the stall's offset and start."""
     rows = connection.execute(
         select(*(_D[name] for name in StallClock._fields)).where(
             _D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None)

@@ -104,8 +104,8 @@ _D = data_partitions.c
 
 
 class UnansweredTopic(NamedTuple):
-    """The partitions of a topic that do not answer for the reason `why`: their number, the first and the last
-    partition."""
+    """Those partitions of a topic that do not answer, for the reason `why`: their number, and the first and the last of
+    them."""
 
     topic: str
     why: Reason
@@ -115,7 +115,8 @@ class UnansweredTopic(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The partitions' name: `orders-0`, or `orders-0 to -5`; partitions in between may be missing."""
+        """A name for these partitions, such as `orders-0` or `orders-0 to -5`. Some partitions in between may not be
+        among them."""
         return f"{self.topic}-{self.first}" + (f" to -{self.last}" if self.last != self.first else "")
 
 
@@ -145,9 +146,9 @@ def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason 
     """Returns NoTransactionLog if there are signs of transactions, but the brokers list no transaction log. Returns
     None if the log was read before, or if there are no such signs.
 
-    The first sign: coordinators list transactions. The job that reads the log then stores the reason, which stays after
-    these transactions have ended. The second sign: an entry has been open on a partition for APPEARS_WITHIN_MS at
-    `now_ms`. Within this time, the log may still be created.
+    There are two signs. First, coordinators list transactions: the job that reads the log then stores NoTransactionLog,
+    which stays stored after these transactions have ended. Second, by `now_ms`, an entry has been open on a partition
+    for APPEARS_WITHIN_MS. Before that, the log may still be created.
     """
     if has_log(connection, cluster_id):
         return None

@@ -41,7 +41,8 @@ _FEW: Final = 2_000
 """If at most this many ids contain the text of a selection, these ids are looked up and sorted. If more ids contain the
 text, the page is read along an index."""
 _SAME_START: Final = 200
-"""Maximum number of ids with the same first 245 bytes that are searched for the id of a cut label."""
+"""The text of a long id is cut in labels of metrics. At most this many ids that begin like a cut label are searched for
+its id."""
 
 
 Place = TypeVar("Place")

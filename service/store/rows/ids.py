@@ -156,8 +156,7 @@ def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
 
 
 _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None, None, None, False)
-"""The values in the row of a new id of a first read: those of `transactional_ids.commits` and of all columns after
-it."""
+"""The values of the last columns of `transactional_ids`, from `commits` on, for an id that is new in a first read."""
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
@@ -221,7 +220,7 @@ Places = tuple[tuple[str, int], ...]
 
 
 class Record(NamedTuple):
-    """The row made of an id's newest record in one partition of the log. `places`: partitions of its open
+    """The row made of an id's newest record in one partition of the log. `places`: the partitions of the id's open
     transaction."""
 
     row: IdRow

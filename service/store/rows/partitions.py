@@ -96,8 +96,8 @@ def _entry(place: TopicPartition, known: Entry | None, entry: OpenEntry, read: S
 
 
 def _open(row: ObservedPartition, entries: Iterable[Entry]) -> dict[int, Entry]:
-    """Returns a mapping from producer id to its entry, for the entries that are still open by the partition's
-    observation."""
+    """Returns a mapping from producer id to its entry. Leaves out entries that are no longer open according to the
+    partition's newest observation."""
     return {
         entry.producer_id: entry
         for entry in entries

@@ -87,8 +87,8 @@ def count_ends_of_applications(
 def count_durations(
     connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: EndedTotals
 ) -> None:
-    """Adds durations to the stored histograms. `histograms`: durations of commits that executors folded; `ended`:
-    durations that the driver derived."""
+    """Adds durations to the stored histograms. `histograms`: durations of commits, already counted into buckets by
+    executors. `ended`: durations that the driver derived."""
     grown: Counter[tuple[str, str]] = Counter()
     for histogram in histograms:
         name = f"{histogram.kind}_ms_commit"

@@ -117,9 +117,9 @@ def keep_decisions(
 
 
 def _not_before_ms(step: RangeStep) -> int:
-    """Returns a time (ms) at which no record of the range was appended yet: the time of the last request for the log's
-    end before this range. Returns NOT_KNOWN if the store had not read up to that end, or if the range is the first one
-    of its log or of a new generation."""
+    """Returns a time (ms) at which no record of the range was in the log yet: the time when the log's end was last
+    requested before this range was read. Returns NOT_KNOWN if the store had not read up to that end, or if the range is
+    the first one of its log or of a new generation."""
     before = step.before
     if before is None or step.begins_generation or before.next_offset < before.end_offset:
         return NOT_KNOWN
@@ -172,8 +172,9 @@ def _keep_ended(
     connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, RangeStep], now_ms: int
 ) -> None:
     """Copies the markers of deleted topics' logs, and the records that no marker has ended, to `ended_logs`. Begins at
-    the first compared offset. Leaves out a log that is not audited, a log with more than MOST_KEPT markers or such
-    records, and logs beyond MOST_ENDED_LOGS. If a log in `ended_logs` turns out to exist, deletes the log's row."""
+    the first compared offset. Leaves out a log that is not audited, a log with more than MOST_KEPT markers or more than
+    MOST_KEPT such records, and logs beyond MOST_ENDED_LOGS. If a log in `ended_logs` turns out to exist, deletes its
+    row there."""
     there = [(p, step.read.topic_id) for p, step in steps.items() if step.begins_generation or step.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic

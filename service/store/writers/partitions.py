@@ -32,7 +32,7 @@ from service.store.writers.marker_audit import keep_markers
 from service.store.writers.source import NEVER_MS, SourceWriter, begin_generations, finish_ranges, plan
 
 ALL_FROM: Final = 500
-"""If a batch is full, or has at least this many partitions, one query reads all rows of the cluster. For any other
+"""If a batch has all watched partitions, or at least this many, one query reads all rows of the cluster. For any other
 batch, only the rows of the batch's partitions are read, by their keys."""
 
 GONE_KEPT_MS: Final = 3_600_000
@@ -159,9 +159,9 @@ def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
 def _forget_others(
     partitions: Partitions, batch: PartitionsBatch, found: Container[TopicPartition], now_ms: int
 ) -> None:
-    """Forgets the partitions that a full batch does not name, because these partitions are not watched any more. A
-    deleted partition is kept for GONE_KEPT_MS, and for longer if it has open findings. `found`: the partitions with
-    open findings."""
+    """Forgets the partitions that `batch`, a batch of all watched partitions, does not name: they are not watched any
+    more. A deleted partition is kept for GONE_KEPT_MS, and for longer if it has open findings. `found`: the partitions
+    with open findings."""
     named = {(look.topic, look.partition) for look in batch.observations}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]

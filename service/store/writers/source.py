@@ -27,8 +27,8 @@ from service.store.writers.history import count_batch
 class RangeStep(NamedTuple):
     """A range to apply.
 
-    - `counts`: True if the range's records are counted, because the range begins at or above `counted_from` and
-      `read.counts` is True.
+    - `counts`: True if the range's records are counted: the range begins at or above `counted_from`, and `read.counts`
+      is True.
     - `begins_generation`: True if the range is the first one of a new generation of a log that the store knows.
 
     If `read.is_gone`, the step only ends the partition.
@@ -84,7 +84,7 @@ def plan(
 
 
 def select_runs(steps: Mapping[int, RangeStep], runs: Iterable[Run], *, counts: bool) -> list[Run]:
-    """Returns the runs in those partitions whose step has this value of `counts`."""
+    """Returns the runs in partitions whose step (`RangeStep`) has this value of `counts`."""
     partitions = {partition for partition, step in steps.items() if step.counts is counts}
     return [run for run in runs if run.partition in partitions]
 

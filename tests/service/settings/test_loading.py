@@ -82,7 +82,7 @@ def test_unknown_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         ('spark_conf = ["spark.ssl.keyPassword"]', "spark_conf: 'spark.ssl.keyPassword' is not KEY=VALUE"),
         (
             'spark_conf = ["ui.enabled=secret"]',
-            "spark_conf: 'ui.enabled' is not a Spark setting: their names begin",
+            "spark_conf: 'ui.enabled' is not a Spark setting: its name has to begin",
         ),
         ("mirrored = [5]", "mirrored: 5 is neither a topic nor a glob like orders-*"),
         ('partitions = "all"', "partitions: 'all' needs --topics, because it reads every byte of these topics"),

@@ -38,8 +38,8 @@ def listen(engine: Engine) -> None:
 
 
 class CopyIn(NamedTuple):
-    """Copies rows with the statement `copy`, which runs between `before` and `after`. `types`: PostgreSQL's names of
-    the columns' types."""
+    """Copies rows with the statement `copy`. `before`, `after`: statements that run before and after it. `types`:
+    PostgreSQL's names of the columns' types."""
 
     before: tuple[str, ...]
     copy: str
@@ -60,8 +60,9 @@ class CopyIn(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _copy_in(upsert: Upsert, dialect: Dialect) -> CopyIn:
-    """Returns the `CopyIn` for the table. If rows may exist already, the `CopyIn` copies into a temporary table, from
-    which an INSERT moves the rows. The temporary table has the columns of the table, and none of its constraints."""
+    """Returns the `CopyIn` for the table. Unless all rows are new (`only_new`), the `CopyIn` copies into a temporary
+    table, from which an INSERT then takes the rows. The temporary table has the columns of the table, and none of its
+    constraints."""
     declared = (upsert.table.c[name].type.compile(dialect).partition(" COLLATE ")[0] for name in upsert.columns)
     types = [_DRIVERS_NAMES.get(name, name.lower()) for name in declared]
     quote = dialect.identifier_preparer.quote

@@ -86,8 +86,8 @@ def _translate(context: ExceptionContext) -> StoreError | None:
     """Returns the exception to raise instead of the exception of PostgreSQL or of the connection pool. Returns None to
     keep the original exception.
 
-    psycopg's OperationalError covers the SQLSTATE classes 08, 40, 53, 55, 57 and 58, which are all temporary, and some
-    that are not, such as 28 (wrong credentials).
+    psycopg's OperationalError covers the SQLSTATE classes 08, 40, 53, 55, 57 and 58, whose errors are all temporary. It
+    also covers classes whose errors are not, such as 28 (wrong credentials).
     """
     if context.is_pre_ping:
         return None  # the pool connects again

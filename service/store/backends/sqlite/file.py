@@ -43,8 +43,9 @@ class StoreFile:
         return f"file:{quote(self.path)}?mode={'rwc' if may_create else 'rw'}"
 
     def create(self) -> None:
-        """Creates a missing file that only its owner may access, because SQLite would let everybody read it. SQLite
-        gives -wal and -shm the same mode. Errors are ignored, because SQLite reports them when it opens the file."""
+        """Creates the file, if it is missing, so that only its owner may access it: SQLite would let everybody read it.
+        SQLite gives -wal and -shm the same mode. Errors are ignored, because SQLite reports them when it opens the
+        file."""
         with suppress(OSError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 

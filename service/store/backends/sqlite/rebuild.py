@@ -40,7 +40,8 @@ _COUNTED: Final = (
     "application_totals",
     _POSITIONS,
 )
-"""Tables that are emptied if the table of clusters, of counters, or of positions in the logs cannot be read whole."""
+"""Tables that are emptied if the table of clusters, of counters, or of positions in the logs cannot be read
+completely."""
 
 _OF_APPLICATIONS: Final = "application_states"
 
@@ -111,9 +112,9 @@ def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: 
 
 
 def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -> None:
-    """Makes the job read the transaction log again from its start. Records that were counted are not counted again; if
-    counters or positions are missing, all counting starts again. Ends every lease, because its holder has the old store
-    open."""
+    """Makes the job read the transaction log again from its start. Records that were counted are not counted again,
+    unless clusters, counters or positions could not be read completely: then all counting starts again. Ends every
+    lease, because its holder has the old store open."""
     new.execute("UPDATE leases SET epoch = epoch + 1, released = 1")
     if _is_counted(tables):
         new.execute(f"UPDATE {_POSITIONS} SET read_at_ms = 0 WHERE source = ?", (SourceName.TRANSACTION_LOG,))  # noqa: S608

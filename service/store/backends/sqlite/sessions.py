@@ -64,7 +64,7 @@ def arguments(url: URL, *, wait_s: float) -> dict[str, float]:
 
 class Sessions:
     """Sets the pragmas of an engine's connections, and sends BEGIN when SQLAlchemy begins a transaction: Python's
-    driver would wait for the first writing statement. Checks the file at each BEGIN.
+    driver itself would send it only before the first writing statement. Checks the file at each BEGIN.
 
     An engine that `writes` begins every transaction with the write lock, and accepts only the file that its first
     connection opened. An engine that does not write is read-only, and opens whatever file is at the path. `may_create`:
@@ -138,7 +138,7 @@ class Sessions:
                 return StoreReplaced(f"store {self._name}: its file was deleted")
             return StoreUnavailable(
                 f"store {self._name}: there is no such file; the application (`txnscope ingest` or"
-                " `txnscope watch`) creates it when it starts, or `txnscope migrate` does by hand"
+                " `txnscope watch`) creates it when it starts; to create it by hand, run `txnscope migrate`"
             )
         if code is not None and code & 0xFF in _PASSING:
             return StoreUnavailable(f"store {self._name}: {in_one_line(error)}")
@@ -147,8 +147,8 @@ class Sessions:
 
 def _set(raw: sqlite3.Connection, pragma: str) -> None:
     """Sets a pragma, and waits for a lock as long as the connection waits for any lock. SQLite itself does not wait
-    when it changes the journal mode of a new file. Several processes that start at the same time may change this
-    mode."""
+    when it changes the journal mode of a new file, and several processes that start at the same time may all change
+    this mode."""
     (timeout_ms,) = raw.execute("PRAGMA busy_timeout").fetchone()
     until = monotonic() + timeout_ms / 1000
     while True:
