@@ -94,13 +94,13 @@ def _line(text: str) -> str:
         return "a Python process of Spark's has ended"
     if missing := _NO_PYTHON.search(text):
         return (
-            f"Spark finds no Python at {missing[1]}, here or on another machine: set PYSPARK_PYTHON to a path that"
-            " exists on all of them"
+            f"Spark finds no Python at {missing[1]}, on this machine or another: set PYSPARK_PYTHON to a path that"
+            " exists on all machines"
         )
     if missing := _NO_MODULE.search(text):
         return (
             f"the Python that Spark starts (PYSPARK_PYTHON), here or on another machine, has no module {missing[1]!r}:"
-            " install the packages of requirements.lock for it"
+            " install the packages of requirements.lock for this Python"
         )
     raised = [one for one in _RAISED.findall(text.partition(_ABOUT_THE_QUERY)[0]) if one[0] != _STATE]
     ours = [message for name, message in raised if name.startswith(_OURS)]
