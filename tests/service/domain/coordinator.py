@@ -343,7 +343,8 @@ class Coordinator:
             self._complete(successor)
 
     def _successor(self, *, by_client: bool) -> int:
-        """Returns the producer id after this transaction, or NO_ID if the producer id stays."""
+        """Returns the producer id that replaces the present one after this transaction; NO_ID if the producer id
+        stays."""
         if self.memory.epoch < LAST_CLIENT_EPOCH or not (by_client or self.broker.tags):
             return NO_ID
         self.next_pid += 1
