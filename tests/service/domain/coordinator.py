@@ -299,8 +299,8 @@ class Coordinator:
             self._complete(self._successor(by_client=True) if self.broker.tags else NO_ID)
 
     def use_up_epochs(self, epoch: int) -> None:
-        """Raises the epoch of an idle id to `epoch` with a made-up record, as the lab does. A coordinator that loads
-        the record does not know the previous epoch."""
+        """Raises the epoch of an idle id to `epoch` with a made-up record. A coordinator that loads the record does not
+        know the previous epoch."""
         if self.memory.state in states.EXPIRABLE and self.memory.epoch < epoch:
             changes = {"state": states.EMPTY, "epoch": epoch, "start_ms": -1, "partitions": 0, "last_epoch": -1}
             self._write(CauseCode.INITIALIZED, **changes)
