@@ -74,8 +74,8 @@ class Makers:
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
         """Returns a mapping from id to its maker. An id is looked up only if it may belong to a two-phase sink, or if a
-        rule says that it belongs to Flink; all other ids are left out. Ids whose query has to wait are left out, too,
-        because a round queries at most IDS_AT_ONCE ids."""
+        rule says that it belongs to Flink; all other ids are left out. A round queries at most IDS_AT_ONCE ids. An id
+        whose first query has to wait for a later round is left out as well."""
         wanted = {
             transactional_id.transactional_id: transactional_id
             for transactional_id in ids

@@ -1,5 +1,5 @@
 """Compares, about once a second, the markers on tailed partitions with the decisions of coordinators. Both come from
-the store. Each comparison goes as far as both were read."""
+the store. Each comparison goes as far as both markers and decisions were read."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class _Read(NamedTuple):
 
 class MarkerAuditor:
     """The audit of one cluster. Decisions, markers and results are in the store. Three things are only in memory, and
-    begin anew after a restart: how far markers and decisions were read lately, since when completed decisions wait, and
-    the counts for the daily log line."""
+    are lost in a restart: how far markers and decisions were read lately, the time since which each completed decision
+    waits, and the counts for the daily log line."""
 
     def __init__(self, reader: Engine, writer: MarkerAuditWriter, cluster_id: int) -> None:
         self._reader, self._writer, self._cluster_id = reader, writer, cluster_id
@@ -141,8 +141,8 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns the new forms of the ended logs that change. A new form lacks the records in `passed`, and has no
-        markers once all decisions to which these markers may belong have a result."""
+        """Returns each ended log (`EndedLog`) that changes, in its new form: without the records in `passed`, and
+        without its markers once every decision to which these markers may belong has a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [decision for decision in inputs.decisions if (decision.log_partition, decision.offset) not in told]
         changed = []
@@ -186,8 +186,8 @@ class MarkerAuditor:
 
     def _without_left_over(self, torn: list[Torn], results: dict[Decision, Result]) -> list[Torn]:
         """Returns the torn transactions without the doubtful ones. Sets the result of the doubtful ones to UNSEEN. A
-        torn transaction is doubtful if its records may belong to an older transaction, because a finding reports them
-        as left over."""
+        torn transaction is doubtful if a finding reports some of its records as left over, because such records may
+        belong to an older transaction."""
         if not torn:
             return torn
         with self._reader.connect() as connection:

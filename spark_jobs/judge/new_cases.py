@@ -26,9 +26,9 @@ def new_case(
     *,
     has_log: bool,
 ) -> HangingCase:
-    """Returns a new case. `findings`: the open findings. If one of them is about this entry, the case gets the subject
-    and the decision of that finding. The subject may differ in the epoch, which a later writer may have raised, and the
-    owner may be unknown for now. Only an owner that becomes known changes the subject."""
+    """Returns a new case. `findings`: the open findings. If one of them is about this entry, the case gets the decision
+    of that finding. The case also gets its subject, except if only the new case knows a transactional.id. The two
+    subjects may differ in the epoch, because a later writer may have raised the epoch."""
     is_first = entry.start_offset == row.last_stable_offset
     case = HangingCase(
         entry=entry,
@@ -79,9 +79,9 @@ def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingC
 
 
 def recall(case: HangingCase, finding: Finding) -> None:
-    """Sets the decision of the case to that of a finding from before a restart: a known one, a contradiction, or an
-    unknown one about an entry that holds committed records. Compares the case's owner with that of the finding, because
-    the entry may have grown since."""
+    """Sets the decision of the case to that of a finding from before a restart, in three cases: the finding has a
+    contradiction, its decision is known, or its entry holds committed records. Compares the case's owner with that of
+    the finding, because the entry may have grown since."""
     seen = finding.observation
     case.reported_owner = EarlierOwner.in_finding(finding)
     if case.owner is not None and may_have_grown(case.entry, case.reported_owner, case.owner):
@@ -99,8 +99,9 @@ def recall(case: HangingCase, finding: Finding) -> None:
 
 
 def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None:
-    """Continues the case without the transaction log. `reported`: the subjects of open findings. If one of these is a
-    subject of the same entry, it becomes the subject of the case, because it may name an id that is hidden by now."""
+    """Continues the case without the transaction log. `reported`: the subjects of open findings. If one of these is
+    about the same entry, it becomes the subject of the case, because that subject may name a transactional.id that can
+    no longer be read."""
     case.has_log, case.owner = False, None
     case.decision = case.decision.without_log()
     same = (subject for subject in reported if entry_identity(subject) == entry_identity(case.subject))

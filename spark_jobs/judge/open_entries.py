@@ -218,8 +218,8 @@ class OpenEntryObserver:
         return how
 
     def _apply_rows(self, current: EntryRound) -> dict[Subject, Resolution]:
-        """Begins a case for each entry that no transaction will end. Without access to the log, also begins a case for
-        each entry of which it is not known whether a transaction will end it. Returns the resolutions of the cases that
+        """Begins a case for each entry that no transaction will end. If the transaction log cannot be read, also begins
+        a case if it is not known whether a transaction will end the entry. Returns the resolutions of the cases that
         end here, because a transaction will end the entry, the entry's partition is gone, or the topic is mirrored."""
         ends: dict[Subject, Resolution] = {}
         there = self._stored = set()
@@ -251,8 +251,8 @@ class OpenEntryObserver:
 
     def _begin(self, current: EntryRound, row: PartitionState, entry: Entry, relation: Relation) -> None:
         """Begins a case for the entry if no transaction will end it, or if that is not known without the transaction
-        log. The new case replaces an earlier case of the same entry that must begin anew. If there are already
-        MOST_CASES cases, and none of them is of this entry, the entry gets no case and is only counted."""
+        log. If the entry has a case, the new case replaces it only if the old one must begin anew. If there are already
+        MOST_CASES cases, and none of them is about this entry, the entry gets no case and is only counted."""
         key, has_log = entry_key(entry), current.has_log or not relation.is_unread
         case = self._cases.get(key)
         is_begun = case is not None and not case.must_begin_anew(relation, has_log=has_log)

@@ -48,8 +48,8 @@ class Questions:
     """The questions of one round.
 
     - `log_partitions`: partitions of the transaction log whose end offsets are requested.
-    - `entries`: a mapping from each entry to observe to an offset. If the entry is closed, its marker lies at this
-      offset or above.
+    - `entries`: the entries to observe, as a mapping from entry to offset. If the entry is closed, its marker lies at
+      this offset or above.
     - `facts`: a mapping from entry to the query for the facts from which the decision about the entry is derived.
     - `producers`: producer ids whose owners the coordinators are asked for, before the entries are observed.
     """

@@ -48,7 +48,7 @@ BEHIND_MS: Final = 10_000
 
 Pending = Mapping[str, Mapping[TopicPartition, int]]
 """A mapping from group and partition to the producer id of the open transaction that commits the group's offset on the
-partition. If there are several such transactions: of the one with the lowest start offset."""
+partition. If there are several such transactions, the one with the lowest start offset counts."""
 
 _Key = tuple[int, int, int]
 """The key of a transaction: partition of `__consumer_offsets`, producer id, start offset."""
@@ -58,7 +58,7 @@ _Key = tuple[int, int, int]
 class _Progress:
     """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of the
     transaction's newest batch when the transaction was last read to its end; None if it never was. `behind_since_ms`:
-    the time since which some part has been unread after every read; None if the last read left no part unread."""
+    the time since which every read has left some part unread; None if the last read left no part unread."""
 
     reached: int
     behind_since_ms: int | None
@@ -121,8 +121,8 @@ class PendingOffsets:
         return found
 
     def coordinators(self) -> dict[str, int]:
-        """Returns a mapping from each group that was read to its coordinator: the leader of the partition that has the
-        group's offsets."""
+        """Returns a mapping from each group with pending offsets to its coordinator: the leader of the partition of
+        `__consumer_offsets` that has the group's offsets."""
         return {
             offset.group: self._leaders[entry.partition]
             for entry, reading in self._open.values()

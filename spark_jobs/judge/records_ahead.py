@@ -1,7 +1,7 @@
-"""Completes the rows of groups with facts about the partition's log: the LSO at the time of the row, and whether there
-are records that the group could read.
+"""Completes the rows of groups with facts about the partition's log: the LSO, and whether there are records that the
+group could read.
 
-The log is read from a group's committed offset once the group has kept this offset for KEPT_MS, and only once for each
+After a group has kept its committed offset for KEPT_MS, the log is read from this offset on, a single time for each
 LSO. If the offset is above the LSO, the log is read again whenever it has grown, until a record is found. So a group
 that advances costs nothing, and a group that does not advance costs little.
 """
@@ -78,8 +78,8 @@ class RecordsAhead:
         now_ms: int,
     ) -> list[GroupOffset]:
         """Returns the rows with `lso` and `has_records_ahead`. `lags`: a mapping from (share group, topic, partition)
-        to its lag. `ends`: the stalled partitions, from a sample that is later than the rows. Unstable rows, and rows
-        of partitions that are not in `ends`, are returned unchanged."""
+        to its lag. `ends`: samples of the stalled partitions, taken after the rows if there are such samples. Unstable
+        rows, and rows of partitions that are not in `ends`, are returned unchanged."""
         give_up = time.monotonic() + PASS_S
         layouts: dict[str, TopicLayout | None] = {}
         found = []
@@ -144,6 +144,6 @@ class RecordsAhead:
 
 def _undelivered(lag: int, own: LsoSample) -> bool:
     """Returns whether a share group has undelivered offsets before the LSO. `lag`: the number of undelivered offsets
-    before the high watermark. The sample `own` was taken after `lag` was reported. So even if the result is False,
-    offsets that were written between the two may be undelivered."""
+    before the high watermark. If the sample `own` was taken after `lag` was reported, offsets that were written in
+    between may be undelivered even if the result is False."""
     return lag > own.high_watermark - own.last_stable_offset

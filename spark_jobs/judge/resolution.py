@@ -80,7 +80,7 @@ def how_it_ended(
 
 def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, closed_ms: int) -> bool:
     """Returns whether the marker that closed the entry may belong to the producer's next transaction, because the
-    PrepareX of that transaction may lie in a part of the transaction log that has not been read yet."""
+    decision about that transaction may lie in a part of the transaction log that has not been read yet."""
     if owner is None or not can_still_write(entry, owner):
         return False
     return context.log.known_until_ms.get(owner.log_partition, -1) < closed_ms
@@ -114,9 +114,9 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
 
 
 def _writers(case: HangingCase, transaction_version: int | None) -> tuple[bool, bool]:
-    """Returns whether a living producer can still write to the entry, and whether it may do so in a transaction that
-    does not list the partition (as in HangingFacts). While the owner is not known, for example without access to the
-    transaction log, the finding from before a restart counts."""
+    """Returns `can_still_write` and `may_write_unlisted` of the entry, as defined in HangingFacts. While the owner is
+    not known, for example without access to the transaction log, both are derived from the owner in the finding from
+    before a restart, if there is one."""
     before = case.reported_owner
     if case.owner is not None or before is None:
         can_write = can_still_write(case.entry, case.owner)

@@ -1,9 +1,9 @@
 """Detects entries that a later transaction of their producer id will end, and finds out whether committed records are
 lost then.
 
-Such an entry is left over if a committed transaction's marker was skipped, or lost with a leader, and the client went
-on at once. Nothing hangs then: the marker of the present transaction also decides about the committed records, and an
-ABORT loses them.
+Such an entry is left over if the marker of a committed transaction was skipped, or was lost with a leader, and the
+client began its next transaction at once. Nothing hangs in this case: the marker of the present transaction also
+decides about the committed records, and an ABORT loses them.
 
 If an entry stays open, and its samples do not rule out committed records, the brokers are asked whether the entry holds
 any, once for each transaction of the owner. An entry that holds committed records is followed to its end.
@@ -38,8 +38,8 @@ from spark_jobs.judge.resolution import cases_of
 
 _CLOSING: Final = (RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING)
 """Relations of an entry to the transaction that will end the entry, if this transaction may also have written the
-entry: it began at most ADOPTED_AFTER_MS after the entry was first seen, or at most ADOPTED_AFTER_MS before the entry
-was last seen."""
+entry. This is so if the transaction began at most ADOPTED_AFTER_MS after the entry was first seen, or at most
+ADOPTED_AFTER_MS before the entry was last seen."""
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4
@@ -83,9 +83,9 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """A mapping from entry to the time (ms) at which the entry got an owner. Contains only entries for which
-        confirmation step 2 held before. An entry that is seen open after this time is older than the owner's present
-        transaction."""
+        """A mapping from entry to the time (ms) at which an owner's transaction was seen that will end the entry.
+        Contains only entries for which confirmation step 2 held until then. An entry that is seen open after this time
+        is older than the owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
         """A mapping from entry to the start time (ms) that the owner's transaction had when the facts about the entry
@@ -97,8 +97,8 @@ class SharedFates:
         self._taken_over_ms[key] = now_ms
 
     def forget_others(self, there: Set[EntryKey]) -> None:
-        """Forgets the entries that are not open any more. `there`: the open entries. Entries that are followed to their
-        end are kept."""
+        """Forgets the owners of entries that are not open any more. `there`: the open entries. Continues to follow the
+        entries that are being followed."""
         self._taken_over_ms = {key: ms for key, ms in self._taken_over_ms.items() if key in there}
 
     def adopted(

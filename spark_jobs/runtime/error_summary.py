@@ -81,7 +81,8 @@ def heals(failure: BaseException) -> bool:
 
 
 def error_summary(failure: BaseException) -> str:
-    """Returns the reason as text for people. If a permission is missing, the text also says what helps."""
+    """Returns the reason of a failure (see `reason_of`) as text for people. If a permission is missing, the text also
+    says which command helps."""
     reason = reason_of(failure)
     return f"{reason} (`txnscope doctor` prints the command that grants it)" if is_denied(reason) else str(reason)
 
@@ -91,16 +92,16 @@ def _line(text: str) -> str:
     sentence. For any other text, the line is the message of our own exception in the text, else the last cause in the
     text, else the first line of the text."""
     if _WITHOUT_A_CAUSE.search(text):
-        return "a Python process of Spark's has ended"
+        return "a Python process of Spark has ended"
     if missing := _NO_PYTHON.search(text):
         return (
-            f"Spark finds no Python at {missing[1]}, here or on another machine: set PYSPARK_PYTHON to a path that"
-            " exists on all of them"
+            f"Spark finds no Python at {missing[1]}, on this machine or another one: set PYSPARK_PYTHON to a path that"
+            " exists on all machines"
         )
     if missing := _NO_MODULE.search(text):
         return (
             f"the Python that Spark starts (PYSPARK_PYTHON), here or on another machine, has no module {missing[1]!r}:"
-            " install the packages of requirements.lock for it"
+            " install the packages of requirements.lock for this Python"
         )
     raised = [one for one in _RAISED.findall(text.partition(_ABOUT_THE_QUERY)[0]) if one[0] != _STATE]
     ours = [message for name, message in raised if name.startswith(_OURS)]

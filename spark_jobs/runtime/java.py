@@ -134,5 +134,5 @@ def sharing_options(found: Path) -> list[str]:
 
 
 def archiving_options(into: Path) -> list[str]:
-    """Returns the options with which Java writes the loaded classes `into` a file when the JVM ends."""
+    """Returns the options with which Java writes the loaded classes to the file `into` when the JVM ends."""
     return [f"-XX:ArchiveClassesAtExit={into}", "-Xlog:disable"]

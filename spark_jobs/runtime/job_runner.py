@@ -44,9 +44,9 @@ class Job(Protocol):
 def run_jobs(
     jobs: Sequence[Job], lease: Lease, liveness: Liveness, renew: Callable[[], None], stopping: threading.Event
 ) -> BaseException | None:
-    """Runs `jobs` until `stopping` is set, then returns None. If no job may write under this lease any more, stops
-    earlier and returns the cause. The causes TooManyFailures and StoreLost are raised, not returned. In all cases,
-    first waits until all jobs have ended.
+    """Runs `jobs` until `stopping` is set, then returns None. If the lease is lost, or if some job fails and cannot
+    begin again, stops earlier and returns the cause. The causes TooManyFailures and StoreLost are raised, not returned.
+    In all cases, first waits until all jobs have ended.
 
     `renew` renews the lease, or raises LeaseLost. `renew` is called, at most every RENEW_EVERY_S, when
     `Liveness.earns_renewal` returns True.

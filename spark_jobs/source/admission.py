@@ -15,7 +15,7 @@ from spark_jobs.source.log_identity import LogPosition
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
     """Upper bounds of one micro-batch. `records`: approximate number of records of all partitions together.
-    `first_read`: number of records of one partition while history is read."""
+    `first_read`: number of records of one partition in a batch that reads history (see `admit`)."""
 
     records: int = 400_000
     first_read: int = 2_000_000

@@ -123,7 +123,8 @@ class _TailedTopic(NamedTuple):
 
 
 class LedgerPlanner:
-    """Plans batches that begin at `positions` (by topic). Time comes from `now_ms`."""
+    """Plans batches. `positions`: a mapping from topic to the positions at which the first batch begins, by partition.
+    Time comes from `now_ms`."""
 
     def __init__(
         self,

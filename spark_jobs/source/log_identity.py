@@ -1,5 +1,5 @@
-"""Checks, by the position up to which a partition was read and by the brokers' answers, that its log is still the log
-that was read."""
+"""Checks whether a partition's log is still the log that was read before. Compares the position up to which the
+partition was read with the brokers' answers."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def unanswered_reason(seen: LogObservation) -> Reason | None:
 
 class LogPosition(NamedTuple):
     """A position in a log: all records below `next_offset` of this generation are in the store or in a planned batch.
-    `leader_epoch`: the leader's epoch in the last range (also in an empty one) or, before any range, at the first
-    start; -1 if there was neither.
+    `leader_epoch`: the leader's epoch in the last range, even if this range was empty. Before any range, it is the
+    epoch that was stored at the first start, or -1 if none was stored.
 
     Records below `counted_from` update the state but no counter: they were written before counting began, or were
     counted already. `stale`: the log was read so long ago that tombstones written since then may have been compacted

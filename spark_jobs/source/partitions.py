@@ -30,8 +30,8 @@ from spark_jobs.source.stream_reader import KafkaSource
 
 TICK_S: Final = 0.25
 TOO_LATE_MS: Final = 10_000
-"""Age (ms) from which on a sample is too old for a task to read its stalled partitions. The task then only reports the
-observations, because the next sample is fresher."""
+"""A sample of this age (ms) or older is too old for a task to read the sample's stalled partitions. The task then only
+reports the observations, because the next sample is fresher."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,9 @@ class PartitionsReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if end["sample"] != self._number:
-            raise RuntimeError(f"sample {end['sample']} is not the newest one ({self._number}): restart from the store")
+            raise RuntimeError(
+                f"sample {end['sample']} is not the newest one ({self._number}): a new query must start from the store"
+            )
         seen, now = tuple(seen_to_rows(self._sample.seen)), wall_clock_ms()
         tasks = into_tasks(self._sample.requests, self._cores)
         return [SampleTask(() if i else seen, requests, now) for i, requests in enumerate(tasks)]

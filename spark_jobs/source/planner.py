@@ -187,8 +187,8 @@ def follow(
     from_start: bool = True,
 ) -> Followed:
     """Returns the positions after an observation, given the `known` ones. `find_divergence`: as
-    `log_identity.divergence`. If it returns a gap, the log is read again: from its start or, if not `from_start`, from
-    the offset at which the gap begins."""
+    `log_identity.divergence`. If it returns a gap, the log is read again: from its start if `from_start`, otherwise
+    from the offset at which the gap begins."""
     lost = {  # partitions that the topic no longer has since it was created again
         p: Gap(0, position.next_offset, "recreated")
         for p, position in known.items()

@@ -32,8 +32,8 @@ _T = TypeVar("_T")
 
 
 class Listing(NamedTuple):
-    """The answer about one topic. `is_there`: the topic exists, though some brokers may not know it yet. `hidden`: the
-    reason for which the topic may not be described."""
+    """The answer about one topic. `is_there`: False only if a broker reports that the topic does not exist. `hidden`:
+    the reason if Kafka refuses to describe the topic."""
 
     is_there: bool
     hidden: Reason | None = None

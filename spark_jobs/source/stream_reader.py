@@ -67,9 +67,9 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
     poll_s: ClassVar[float]
 
     def __init__(self, options: dict[str, str]) -> None:
-        """`options` contains the ReaderSettings; `pulse`, the file that every process of this reader touches to report
-        progress; `direct`, the folder of the query's DirectBatches; and `cores`, the number of tasks that run at
-        once."""
+        """`options` contains the ReaderSettings and three more values. `pulse`: the file that every process of this
+        reader touches to report progress. `direct`: the folder of the query's DirectBatches. `cores`: the number of
+        tasks that run at once."""
         self._settings = ReaderSettings.model_validate_json(options[OPTION])
         self._step = partial(touch, options["pulse"])
         self._direct = DirectBatches(options["direct"])
@@ -115,7 +115,9 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
         """Returns the tasks of the plan that ends at Spark's offset `end`. Raises RuntimeError if that plan is not the
         newest one."""
         if self._plan is None or end["plan"] != self._number:
-            raise RuntimeError(f"plan {end['plan']} is not the newest one ({self._number}): restart from the store")
+            raise RuntimeError(
+                f"plan {end['plan']} is not the newest one ({self._number}): a new query must start from the store"
+            )
         return self._tasks(self._plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -23,7 +23,7 @@ LogEnds = Mapping[int, LogEnd]
 _ROUNDS: Final = 64
 """Number of rounds (16 s) for which the ends of the transaction log are remembered."""
 _BEFORE: Final = 2
-"""Number of stretches that are kept before the newest `Stretch`. With two, the oldest kept stretch was always over
+"""Number of stretches that are kept before the newest `Stretch`. Two are kept, so that the oldest one was always over
 before `ends_before_last` was requested. So if a transaction ended after this request, its markers are at or above the
 high watermark of the oldest stretch."""
 _MAX_CLOSED: Final = 16
@@ -122,7 +122,7 @@ class Samples:
                 newest.before = rounds.before(newest.last)
 
     def selected(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
-        """Returns the samples that narrow down best when the records from the LSO on were written."""
+        """Returns the samples that best show when the records from the LSO on were written."""
         all_ = [*self._closed, _sample(rounds, self.stretches)] if self.stretches else self._closed
         chosen = all_[_first_relevant(all_, last_stable_offset) :]
         is_short = len(chosen) <= _SELECTED_FIRST + _SELECTED_LAST
@@ -164,8 +164,8 @@ moved, the second sample gets an answer."""
 
 
 def is_over(since_ms: int, period_ms: int, now_ms: int) -> bool:
-    """Returns True if the period is over, or if the machine's clock was set back meanwhile. Without the second rule, a
-    wait would last until the clock has caught up."""
+    """Returns True if `period_ms` or more have passed since `since_ms`, or if the machine's clock was set back
+    meanwhile. Without the second rule, a wait would last until the clock has caught up."""
     return not 0 <= now_ms - since_ms < period_ms
 
 
@@ -183,9 +183,9 @@ _ends_of: Final = attrgetter(*PartitionEnds._fields)
 
 @dataclass(slots=True)
 class WatchedPartition:
-    """A watched partition. `ends`: from its leader's last answer. `since_ms`: the time since which the LSO has been at
-    its present offset, below the high watermark. `since_ms` is kept when the leader does not answer, and (by
-    `StallClock`) when the application restarts.
+    """A watched partition. `ends`: the offsets in its leader's last answer. `since_ms`: the time since which the LSO
+    has been at its present offset, below the high watermark. `since_ms` is kept when the leader does not answer, and
+    (by `StallClock`) when the application restarts.
 
     `why`: the reason for which the partition cannot be sampled. `reported`: the newest observation that was reported.
     `read_at_ms`, `read_lso`: time and LSO of the last read.

@@ -41,8 +41,8 @@ class Window:
         self.is_broken = len(data) >= HEADER_SIZE and self.next_offset == before
 
     def entries(self, *, is_whole: bool) -> tuple[OpenEntry, ...]:
-        """Returns the transactions that are open at the end of the window. Their records and bytes are known only if
-        the window `is_whole`."""
+        """Returns the transactions that are open at the end of the window. Their numbers of records and bytes are None
+        unless the window `is_whole`."""
         found = self._open.values()
         return tuple(found if is_whole else (entry._replace(records=None, bytes=None) for entry in found))
 
@@ -121,8 +121,8 @@ class Key(NamedTuple):
 
 
 class WindowCache:
-    """Keeps windows (`Window`: batch headers from an LSO on) in a file: at most `max_windows`, one for each partition,
-    from the partition's newest LSO on. `path`: a file in a directory that is removed at the end of the query."""
+    """Keeps windows (`Window`) in a file: for each partition, the window from the partition's newest LSO on. The file
+    has at most `max_windows` windows. `path`: a file in a directory that is removed at the end of the query."""
 
     def __init__(self, path: str, max_windows: int = MAX_WINDOWS) -> None:
         self._path, self._max_windows = path, max_windows

@@ -38,7 +38,7 @@ class WindowRead:
     """The result of one read of a partition. `window` is None if retention removed the records at the LSO, or if the
     broker did not answer. `why`: the reason for which not all bytes could be read.
 
-    `has_moved`: the partition has another LSO by now.
+    `has_moved`: True if the partition has another LSO by now.
     """
 
     window: Window | None
@@ -47,7 +47,8 @@ class WindowRead:
 
 
 class WindowFetcher:
-    """The windows of one cluster, kept per (topic id, partition, LSO) and extended as the high watermark moves on."""
+    """The windows of one cluster, keyed by (topic id, partition, LSO). They are extended as the high watermark
+    advances."""
 
     def __init__(self, cache: WindowCache) -> None:
         self._cache = cache
@@ -121,9 +122,9 @@ class _Fetching:
         self._spent = 0
 
     def advance(self, requests: Sequence[PartitionEnds], rounds: Sequence[tuple[int, int]]) -> list[PartitionEnds]:
-        """Fetches for each of `requests`, until BUDGET is spent. `rounds`: (bytes of each partition, partitions in one
-        request) of each round; a round repeats the requests that returned nothing in the round before. Returns the
-        requests whose window is longer now."""
+        """Fetches for each of `requests`, until BUDGET is spent. `rounds`: for each round, the pair (bytes of each
+        partition, partitions in one request). A round repeats the requests that returned nothing in the round before.
+        Returns the requests whose window is longer now."""
         todo = list(requests)
         extended: list[PartitionEnds] = []
         for size, at_once in rounds:

@@ -25,8 +25,8 @@ FRAMEWORKS = {
 
 
 def imports(folder: str) -> list[tuple[str, str]]:
-    """Returns (file, imported module) of every import below `folder`, including imports inside functions. For
-    `from x import y`, returns `x` and `x.y`. Asserts that there are imports, and no relative ones."""
+    """Returns (file, imported module) for every import below `folder`, including imports inside functions. For `from x
+    import y`, returns `x` and `x.y`. Asserts that there are imports, and no relative ones."""
     found = []
     for file in sorted((ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):

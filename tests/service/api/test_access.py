@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 def of_cluster(answer: int = 200, query: str = "") -> Row:
-    """Returns the row of a route about one cluster. Every role that may see the cluster may read the route."""
+    """Returns the row of a route about one cluster. Every role that may see the cluster may use the route."""
     return Row(401, answer, 403, answer, answer, 403, query)
 
 

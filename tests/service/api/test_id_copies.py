@@ -84,7 +84,7 @@ def in_metrics(client: TestClient) -> dict[int, str]:
 
 
 def on_pages(client: TestClient) -> dict[int, str]:
-    """Returns the text of the hyperlink to each id, by producer id."""
+    """Returns a mapping from producer id to the text of the hyperlink to its id."""
     found = {}
     for pid in PIDS.values():
         page = PageText(client.get(f"{PAGES}/transactions?producer_id={pid}").text)
@@ -132,8 +132,8 @@ def by_route(client: TestClient, name: str) -> int:
 
 
 def by_timeline(client: TestClient, name: str) -> int:
-    """Checks that the timeline and the rates of the id are found. Their rows contain no id, so the id's own route gives
-    the producer id that is returned."""
+    """Checks that the timeline and the rates of the id are found. Returns the producer id from the id's own route,
+    because the rows of timeline and rates contain no id."""
     get(client, f"{API}/transaction/timeline?id={quote(name, safe='')}")
     get(client, f"{API}/transaction/rates?id={quote(name, safe='')}")
     return by_route(client, name)
@@ -205,7 +205,7 @@ def test_filters_find_an_id_by_each_of_its_names(
 
 
 def test_an_equal_id_comes_before_an_id_with_an_equal_display_form(store: str) -> None:
-    """If a text equals one id and is also the displayed form of another id, the text finds the equal id."""
+    """If a text equals one id and is also the displayed form of another id, the text finds the id that it equals."""
     tab, literal = b"tab\tid", rb"tab\u{9}id"
     cluster = WithPartitions(store, "billing")
     cluster.read([open_id(tab, 5_000, producer_id=1), open_id(literal, 5_000, producer_id=2)])

@@ -38,8 +38,8 @@ PLACES = {"cluster": "orders", "topic": "orders", "partition": "0", "producer_id
 
 
 def _routes() -> dict[str, Any]:
-    """Returns the routes that answer with JSON documents, by path: for several routes with the same path, the last
-    one."""
+    """Returns a mapping from path to the route that answers with JSON documents. If several such routes have the same
+    path, the last one counts."""
     routers = [router for router in create_app(NO_STORE).routes if hasattr(router, "effective_route_contexts")]
     routes = [route for router in routers for route in router.effective_route_contexts()]
     return {route.path: route for route in routes if route.response_model is not None}

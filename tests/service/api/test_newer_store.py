@@ -103,7 +103,8 @@ def test_a_store_that_is_too_new_is_a_problem_of_its_own(url: str, tmp_path: Pat
 
 @pytest.mark.parametrize("column", ["kind", "severity", "status", "confidence"])
 def test_a_finding_with_a_word_of_a_newer_version_is_left_out(url: str, column: str) -> None:
-    """A newer version that was rolled back may have stored another kind of finding."""
+    """A newer version that was rolled back may have stored a kind, severity, status or confidence that this version
+    does not know."""
     with service(url) as client:
         (finding,) = client.get(f"{API}/orders/findings").json()["items"]
         engine = open_engine(url)

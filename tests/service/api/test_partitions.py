@@ -159,7 +159,7 @@ def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> No
 
 
 def test_an_unreplicated_marker_is_no_named_blocker(cluster: WithPartitions) -> None:
-    """The marker is not replicated yet, so the LSO is stalled. DescribeProducers reports the transaction no longer."""
+    """The marker is not replicated yet, so the LSO is stalled. DescribeProducers no longer reports the transaction."""
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
     cluster.look(stalled_partition(), read())
     one = get(cluster, ONE)

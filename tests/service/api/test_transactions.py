@@ -246,7 +246,7 @@ def test_a_time_beyond_every_calendar_is_kept_as_a_number(cluster: SeededCluster
 
 def test_a_record_left_behind_has_no_timeout_but_its_hash_coordinator(tmp_path: Path) -> None:
     """After partitions were added to the transaction log, `exp-a` hashes to partition 1. Its record stayed in partition
-    0. REST reports no timeout for it, and partition 1 as that of its coordinator."""
+    0. REST reports no timeout for `exp-a`, and reports partition 1 as the partition of its coordinator."""
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
     cluster.read([open_id("exp-a", 5_000, "orders", producer_id=7)])
     cluster.close()

@@ -22,8 +22,8 @@ from tests.helpers.waiting import LIMIT_S, wait_until
 
 
 def test_a_canary_whose_brokers_do_not_answer_keeps_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second canary under the same ids would fence the first one. A failure would then be reported, although no
-    broker has failed."""
+    """If the canary lost its lease, a second canary could begin under the same ids and fence the first one. A failure
+    would then be reported, although no broker has failed."""
     answered = threading.Event()
 
     def read(_: LayoutWatch) -> None:

@@ -43,7 +43,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """An installed package `service`, without a file that names its revision or its checkout."""
+    """The folder of an installed package `service`. No file names the revision or the checkout of the package."""
     made = tmp_path / "site-packages" / "service"
     made.mkdir(parents=True)
     return made

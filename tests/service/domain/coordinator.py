@@ -299,8 +299,8 @@ class Coordinator:
             self._complete(self._successor(by_client=True) if self.broker.tags else NO_ID)
 
     def use_up_epochs(self, epoch: int) -> None:
-        """Raises the epoch of an idle id to `epoch` with a made-up record, as the lab does. A coordinator that loads
-        the record does not know the previous epoch."""
+        """Raises the epoch of an idle id to `epoch` with a made-up record. A coordinator that loads the record does not
+        know the previous epoch."""
         if self.memory.state in states.EXPIRABLE and self.memory.epoch < epoch:
             changes = {"state": states.EMPTY, "epoch": epoch, "start_ms": -1, "partitions": 0, "last_epoch": -1}
             self._write(CauseCode.INITIALIZED, **changes)
@@ -343,7 +343,8 @@ class Coordinator:
             self._complete(successor)
 
     def _successor(self, *, by_client: bool) -> int:
-        """Returns the producer id after this transaction, or NO_ID if the producer id stays."""
+        """Returns the producer id that replaces the present one after this transaction; NO_ID if the producer id
+        stays."""
         if self.memory.epoch < LAST_CLIENT_EPOCH or not (by_client or self.broker.tags):
             return NO_ID
         self.next_pid += 1

@@ -62,7 +62,7 @@ def test_a_reason_that_cannot_be_decoded_is_reported_as_its_text(cut: str) -> No
         (
             "[STREAM_FAILED] Query [id = 9179a80b, runId = f8490f72] terminated with exception:  SQLSTATE: XXKST"
             " (no cause message)",
-            "a Python process of Spark's has ended",
+            "a Python process of Spark has ended",
         ),
     ],
     ids=["innermost cause", "behind Spark's error class", "before Spark's words", "a killed planner, of Spark 4.3"],

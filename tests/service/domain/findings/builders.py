@@ -33,8 +33,8 @@ def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), s
 
 
 def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **fields: Any) -> IdState:
-    """Returns an id whose newest record was written `age_ms` before NOW_MS. In an open state, the id's transaction
-    began at the same time, on two partitions."""
+    """Returns an id whose newest record was written `age_ms` before NOW_MS. If `state` is an open one, the id's
+    transaction began at that time, and has two partitions."""
     at_ms = NOW_MS - age_ms
     started = at_ms if state in states.OPEN else None
     topics = (("orders", 0), ("orders", 3)) if state in states.OPEN else ()

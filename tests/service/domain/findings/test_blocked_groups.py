@@ -91,7 +91,7 @@ def blocker(
 
 
 def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
-    """Returns a finding that the judge has already stored, as a mapping from its key to the finding."""
+    """Returns the stored findings of a judge that has one finding, as a mapping from key to finding."""
     observation = Observation(kind, severity, subject, finding_facts(kind), (), confirmed=confirmed)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({kind})), NOW_MS, "kafka")
     return {(kind, subject): change.finding}

@@ -77,8 +77,8 @@ def test_an_uncertain_entry_is_not_called_the_blocker(changed: dict[str, Any]) -
 def test_at_the_log_start_the_leader_reports_the_oldest_transaction(log_start: int, lso: int) -> None:
     """If the LSO is at or below the log start, the blocker is the oldest transaction in the leader's answer.
 
-    A topic's first transaction begins at the log start. If retention has removed the first record of a transaction, 3.9
-    and 4.3 report different LSOs.
+    A topic's first transaction begins at the log start. If retention has removed the first record of a transaction,
+    Kafka 3.9 and 4.3 report different LSOs.
     """
     stall = replace(STALL, log_start=log_start, last_stable_offset=lso, read_lso=lso)
     assert blocker_of(stall, [entry(8, 107), entry()]) == entry()
@@ -110,7 +110,7 @@ def test_an_entry_closed_on_the_leader_below_a_fixed_lso_is_not_replicated() -> 
 def test_an_incomplete_or_recent_sample_reports_no_unreplicated_marker(
     changed: dict[str, Any], entries: tuple[Entry, ...]
 ) -> None:
-    """No unreplicated marker is reported in three more cases: the LSO is the log start, the batch at the LSO is a
+    """No unreplicated marker is reported in these cases either: the LSO is the log start, the batch at the LSO is a
     control batch, or an open entry begins at or below the LSO."""
     assert unreplicated(replace(STALL, **changed), entries, NOW_MS) is None
 

@@ -100,8 +100,8 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     ],
 )
 def test_an_entry_that_no_owner_will_end_is_unowned(owner: Owner | None) -> None:
-    """If no owner will end an entry, the entry is `unknown`. After a hang is confirmed, the entry is `hanging`. The
-    entry counts as unowned only if the transaction log is read to its end."""
+    """If no owner will end an entry, the entry is `unknown`. After a hang is confirmed, the entry is `hanging`. While
+    no part of the transaction log is read to its end, the entry does not count as unowned."""
     relation = related(owner)
     assert (relation.kind, relation.is_unowned) == ("unknown", True)
     assert related(owner, is_hanging=True).kind == "hanging"

@@ -74,8 +74,8 @@ class Judged:
         return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
 
     def _context(self, now_ms: int) -> Context:
-        """Returns the context of a round. The end of a log partition with unread records lies beyond the read
-        position."""
+        """Returns the context of a round. If a log partition was not read up to `now_ms`, its end offset lies beyond
+        its read position."""
         views = []
         for partition in PARTITIONS:
             behind = self.read_to[partition] < now_ms

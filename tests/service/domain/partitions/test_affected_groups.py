@@ -33,7 +33,8 @@ LSO, HW = 100, 150
 STANDS = LsoSample(LSO, HW, SINCE_MS)
 NOTHING_LEFT: dict[str, Any] = {"has_records_ahead": False, "lso": LSO}
 UNREAD: dict[str, Any] = {"has_records_ahead": True, "records_ahead_since_ms": NOW_MS - STOPPED_AFTER_MS, "lso": LSO}
-"""Fields of a group that has had unread records for STOPPED_AFTER_MS. Only `read_uncommitted` consumers get them."""
+"""Fields of a group that has had unread records for STOPPED_AFTER_MS. Only `read_uncommitted` consumers get these
+records."""
 
 PLACE = "orders", 0
 STOPPED, WILL_STOP, UNKNOWN = GroupRelation.STOPPED, GroupRelation.WILL_STOP, GroupRelation.UNKNOWN

@@ -187,8 +187,8 @@ ANY = st.builds(Written, st.booleans(), PAIRS, RARE, st.just((0, 0)), st.boolean
 
 
 def history(written: Sequence[Written]) -> tuple[list[Decision], list[tuple[int, SeenMarker]], dict[Decision, bool]]:
-    """Returns the decisions; the markers, each with the number of the transaction during which it was written; and the
-    torn decisions."""
+    """Returns the decisions; the markers, each with the number of the transaction during which the marker was written;
+    and the decisions of torn transactions."""
     decisions, markers, torn = [], [], {}
     epoch, next_offset = 0, {A: 0, B: 0}
     for n, one in enumerate(written):
@@ -305,8 +305,8 @@ OF_ONE_EPOCH = st.builds(
 def test_missing_markers_in_a_row_make_no_transaction_torn(
     written: list[Written], pieces: list[tuple[int, int, int]], begin: tuple[int, int], count: int, behind: int
 ) -> None:
-    """Some markers are missing: on A several in a row, as while A has no leader; on B the first ones, as if the
-    comparison began later."""
+    """On A, several markers in a row are missing, as if A had no leader for a while. On B, the first markers are
+    missing, as if the comparison began later."""
     decisions, markers, _ = history(written)
     hidden = {A: range(begin[0], begin[0] + count), B: range(begin[1])}
     seen = [(n, marker) for n, marker in markers if n not in hidden[marker.topic_partition]]
