@@ -289,7 +289,7 @@ def test_a_child_that_cannot_run_does_not_end_the_others(tmp_path: Path) -> None
             wait_until_equal(
                 lambda: [reported for reported in wanted if reported not in log.read_text()],
                 [],
-                "the messages missing in the log",
+                "the expected messages that the log lacks",
             )
             assert all_.poll() is None
         finally:

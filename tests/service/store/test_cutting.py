@@ -248,8 +248,8 @@ HISTORY = batch(LONE_IDS, read(0, 7, counts=False))
 
 
 def of_ids(engine: Engine, cluster: Cluster) -> list[list[dict[str, Any]]]:
-    """Returns the rows of ids, without `is_examined`. This column differs on purpose: ids that are stored as columns
-    are left to a later walk over all ids."""
+    """Returns the rows of ids, without `is_examined`. In that column, ids stored as columns differ on purpose: their
+    applications are found by a later walk over all ids."""
     found = [rows(engine, table, cluster.id) for table in ID_TABLES]
     return [[{key: value for key, value in row.items() if key != "is_examined"} for row in some] for some in found]
 

@@ -156,8 +156,8 @@ def raw_of(item: dict[str, Any]) -> bytes:
 
 
 def ms_of(item: dict[str, Any], name: str) -> int:
-    """Returns the time `name` of a REST item in ms, equal to the time in the record. For a time of -1, REST returns
-    null. For a time that is no date, REST returns a separate raw field."""
+    """Returns the time `name` of a REST item, in ms as in the record. REST returns null for a time of -1. If the time
+    is no date, REST returns it in a separate raw field."""
     if item[name] is None:
         return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
     return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)
