@@ -139,8 +139,8 @@ STALLED = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
 
 
 def ask_share(patch: pytest.MonkeyPatch, **answers: Any) -> GroupsAnswer:
-    """Returns the answer about the share groups `jobs` and `workers`, while orders-0 and pay-0 are stalled. `answers`:
-    the results of functions that `group_requests` calls, each under the name of its function."""
+    """Returns the answer about the share groups `jobs` and `workers`, while orders-0 and pay-0 are stalled. `answers`
+    maps the name of a function that `group_requests` calls to the function's result."""
     defaults = {"reports_offsets": True, "share_offsets": {}, "isolation_levels": {}, "describe_share_groups": {}}
     for name, answer in (defaults | answers).items():
         patch.setattr(group_requests, name, lambda *_, answer=answer: answer)
