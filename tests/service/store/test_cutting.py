@@ -148,7 +148,7 @@ def long_log() -> LogBatch:
     """Returns the records of ten ids in partition 0, and of one id in partition 1.
 
     In the tests, counting begins behind the records of partition 0 (at offset 30), and at the first record of partition
-    1. To store the ten ids takes four database transactions.
+    1. Storing the ten ids takes four database transactions.
     """
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [

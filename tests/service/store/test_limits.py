@@ -164,8 +164,8 @@ def ms_of(item: dict[str, Any], name: str) -> int:
 
 
 def served(client: TestClient, raw: bytes) -> tuple[Any, list[Any], list[Any]]:
-    """Finds an id in the list of transactions. Returns its document, the items of its timeline, and the items of its
-    rates."""
+    """Finds an id in the list of transactions. Returns the document of the id, the items of its timeline, and the items
+    of its rates."""
     (href,) = [item["href"] for item in get(client, f"{PATH}/transactions")["items"] if raw_of(item) == raw]
     query = href.partition("?")[2]
     timeline = get(client, f"{PATH}/transaction/timeline?{query}&limit=200")["items"]

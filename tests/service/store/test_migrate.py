@@ -91,7 +91,7 @@ def described(connection: Connection) -> dict[str, Any]:
 
 
 def _plain(index: dict[str, Any]) -> dict[str, Any]:
-    """Returns the index with its condition as text; SQLite returns an object."""
+    """Returns the index with its condition as text. On SQLite, the condition is an object."""
     return index | {"dialect_options": {k: str(v) for k, v in index.get("dialect_options", {}).items()}}
 
 

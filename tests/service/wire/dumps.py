@@ -1,4 +1,4 @@
-"""Reads the output of Kafka's DumpLogSegments beside a golden segment."""
+"""Reads the output of Kafka's DumpLogSegments, which is stored beside each golden segment."""
 
 from __future__ import annotations
 

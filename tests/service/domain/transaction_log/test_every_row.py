@@ -79,7 +79,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(7,32767)
         120 Empty(9,0)            # pid_rotated, likely""",
     ),
-    "expiry and a new life": (
+    "expiry and a new initialization": (
         ALL,
         "0 Empty(7,0) # initialized, certain\n9 tombstone # expired, certain\n20 Empty(9,0) # initialized, certain",
     ),

@@ -76,7 +76,9 @@ def test_an_abort_after_an_empty_abort_is_no_repetition() -> None:
         pytest.param("10 Ongoing(7,4)\n90 PrepareCommit(7,4) start=80", id="commit of a later transaction"),
         pytest.param("10 Ongoing(7,4)\n90 PrepareAbort(7,4) start=80", id="abort of a later transaction"),
         pytest.param("10 PrepareAbort(7,4)\n90 CompleteAbort(7,9) start=80", id="end of a later transaction"),
-        pytest.param("10 PrepareAbort(7,4)\n90 CompleteAbort(8,0) start=10", id="another producer id, not exhausted"),
+        pytest.param(
+            "10 PrepareAbort(7,4)\n90 CompleteAbort(8,0) start=10", id="another producer id, although epochs were left"
+        ),
         pytest.param("10 CompleteCommit(7,4)\n90 PrepareAbort(7,5) start=80", id="abort without a beginning"),
         pytest.param("10 CompleteCommit(7,4)\n90 Ongoing(8,0)", id="a new producer id that no Empty record introduced"),
     ],

@@ -253,9 +253,19 @@ def test_an_end_without_its_prepare_record_is_counted_without_a_cause(between: s
         pytest.param("10 Empty(7,32766)", "Empty(9,0) prev=7", "pid_rotated certain", id="4.3"),
         pytest.param("10 Empty(7,32766)", "Empty(9,0)", "pid_rotated likely", id="before 4.3"),
         pytest.param("10 CompleteAbort(7,32767)", "Empty(9,0)", "pid_rotated likely", id="after a fence"),
-        pytest.param("10 Empty(7,32766)", "Empty(9,0) prev=9", "initialized certain", id="the tag denies it"),
-        pytest.param("", "Empty(9,0) prev=7", "pid_rotated certain", id="named, predecessor gone"),
-        pytest.param("10 tombstone", "Empty(9,0) prev=9", "initialized certain", id="a new life"),
+        pytest.param(
+            "10 Empty(7,32766)",
+            "Empty(9,0) prev=9",
+            "initialized certain",
+            id="the tag names the new producer id as the previous one",
+        ),
+        pytest.param(
+            "",
+            "Empty(9,0) prev=7",
+            "pid_rotated certain",
+            id="the record contains the old producer id, whose records are gone",
+        ),
+        pytest.param("10 tombstone", "Empty(9,0) prev=9", "initialized certain", id="initialized after it expired"),
         pytest.param("", "Empty(9,0)", "initialized certain", id="first seen"),
     ],
 )
