@@ -32,7 +32,8 @@ HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
 class Coordinator:
     """Stands in for a coordinator. OffsetFetch for all partitions returns `stable`. OffsetFetch for named partitions
     returns `named` if the request requires stable offsets, and otherwise the earlier commits in `before`. Each group
-    has two members, to which the partitions in `assigned` belong; DESCRIBE on the group "denied" is missing."""
+    has two members, to which the partitions in `assigned` belong; the permission DESCRIBE on the group "denied" is
+    missing."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}
