@@ -31,8 +31,8 @@ def log(text: str) -> list[LogRecord]:
     An Empty has no start time. The start time of an Ongoing that begins a transaction is the record's own time. Any
     other record keeps the start time of the record before, or has its own time if that record has none. Each record
     also keeps the timeout of the record before, or has 60 s if that record has none. A field overrides these values. By
-    default a record has no tagged fields, and an open transaction has one partition. Offsets count from 0. Of a
-    `tombstone` and of a record in an unknown state, only the offset, the time and the state are set.
+    default a record has no tagged fields, and an open transaction has one partition. Offsets count from 0. A
+    `tombstone` and a record in an unknown state have only an offset, a time and a state.
     """
     records: list[LogRecord] = []
     for line in filter(None, (line.partition("#")[0].split() for line in text.splitlines())):
@@ -94,9 +94,9 @@ def reported(records: Sequence[LogRecord] | str) -> Told:
 
 
 def judged(steps: Pairs, *, settles_early: bool = False, settles: bool = True) -> Told:
-    """Judges the records of a log (`journal`), given as pairs of neighbours. With `settles_early`, a preliminary cause
-    becomes final before the next record if enough time has passed. With `settles`, the last cause becomes final at the
-    end, however much time has passed."""
+    """Judges the records of a log (`journal`). `steps` has each record together with the record before it. With
+    `settles_early`, a preliminary cause becomes final before the next record if enough time has passed. With `settles`,
+    the last cause becomes final at the end, however much time has passed."""
     last_abort = NO_ABORT
     rows: dict[int, Transition] = {}
     notable: set[int] = set()

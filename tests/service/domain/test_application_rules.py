@@ -1,4 +1,5 @@
-"""Tests that rules name the applications of ids, that a rule overrides recognition, and that no name is guessed."""
+"""Tests that rules name the applications of ids, that a rule overrides the recognised application, and that no name is
+guessed."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_pool_under_the_old_protocol_shows_by_overlapping_transactions() -> No
     assert maker("flink-0-0", known).strategy == POOLING
 
     def runs(number: int) -> Behaviour:
-        """Returns the behaviour of one of two jobs that run in turns, with many transactions in each run."""
+        """Returns the behaviour of job `number`. The two jobs run in turns, with many transactions in each run."""
         inits = tuple(Init(n * 40_000 + number * 20_000, n) for n in range(INITS_KEPT))
         return Behaviour(f"job-0-{number}", 60_000, 0, inits, inits[-1].at_ms + 15_000, ends=600)
 

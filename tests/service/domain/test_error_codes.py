@@ -8,7 +8,7 @@ from kafka.errors import for_code
 from service.domain.error_codes import error_text
 
 NAMED_OTHERWISE = {6, 10, 17, 39}
-"""Codes whose name in kafka-python is not, or no longer, the name in Kafka."""
+"""Error codes that kafka-python names differently from Kafka."""
 
 
 def test_the_names_are_those_of_another_client() -> None:

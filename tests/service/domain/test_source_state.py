@@ -97,7 +97,7 @@ def test_a_fast_clock_of_the_reader_hides_no_stall_while_it_renews() -> None:
 @pytest.mark.parametrize(("ahead_ms", "stalls"), [(STALLED_AFTER_MS, False), (STALLED_AFTER_MS + 1, True)])
 def test_a_clock_that_was_set_back_far_stalls_a_source(ahead_ms: int, stalls: bool) -> None:
     """After the clock was set back, the last success lies in the future. Until the clock reaches the time of the last
-    success, every read counts as older and is dropped."""
+    success, every read counts as older than the last success and is dropped."""
     lease = LeaseState(NOW, released=False)
     expected = Stall(StallCause.CLOCK_SET_BACK, None, until_ms=NOW + ahead_ms) if stalls else None
     assert stall_of(NOW + ahead_ms, None, lease, NOW) == expected

@@ -1,6 +1,6 @@
 """Tests of groups on real brokers: commits, members, and offsets pending in a transaction.
 
-For share groups (KIP-932), the tests build the answers by the schema.
+For share groups (KIP-932), the tests build the answers from Kafka's schemas.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ INVALID = "gives no valid answer: "
 NONE = "does not answer: "
 NOT_IN_TIME = f"{NONE}no answer in time"
 MEMORY = 400 << 20
-"""Limit of the allocated bytes: more than three frames of 96 MB (MAX_RESPONSE_BYTES), which are a frame being read, its
-copy, and the next frame."""
+"""Limit of the allocated bytes. Three frames of 96 MB (MAX_RESPONSE_BYTES) fit: a frame being read, its copy, and the
+next frame."""
 
 
 @contextmanager

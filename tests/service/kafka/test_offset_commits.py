@@ -138,7 +138,7 @@ def test_a_batch_that_cannot_be_decompressed_counts_its_records(monkeypatch: pyt
 
 
 def test_reading_ends_after_the_newest_batches_of_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading stops at the first later batch of another producer id. The batches after it are not read."""
+    """Reading stops at the first batch that is newer than these batches and has another producer id."""
     others = [commit(n, producer_id=9) for n in range(3, 50)]
     same_ms = commit(2, key(BILLING._replace(partition=1)), at_ms=1_001)
     log = Log(monkeypatch, commit(0), commit(1), same_ms, *others, at_once=5)

@@ -140,7 +140,7 @@ class TestTokens:
 
     def test_a_header_may_be_url_encoded(self, secured: SecuredBroker) -> None:
         """With header.urlencode, the client sends the space in the secret as `+`. The issuer of these tests does not
-        decode the secret."""
+        decode this, so it accepts the client only if `+` is in the issuer's secret."""
         failure = refusal(secured, "OAUTHBEARER", "sasl.oauthbearer.header.urlencode=true")
         assert str(failure).endswith("it answers 401: invalid_client")
         secured.issuer.clients["oauth-client"] = "oauth+secret"

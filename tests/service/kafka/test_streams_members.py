@@ -1,4 +1,4 @@
-"""Tests of the members of streams groups (KIP-1071), from bytes that are built by the schema, and from a real
+"""Tests of the members of streams groups (KIP-1071), from bytes that the tests build by Kafka's schema, and from a real
 broker."""
 
 from __future__ import annotations

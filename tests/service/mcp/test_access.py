@@ -169,8 +169,8 @@ def test_requests_are_counted_by_route(guarded: Service) -> None:
 
 
 def test_a_service_that_is_away_is_reported_until_it_is_back(cluster: WithPartitions) -> None:
-    """A client starts the process `txnscope mcp` once and keeps the process. If the service does not answer, the
-    process must go on."""
+    """A client starts the process `txnscope mcp` once and keeps it running. If the service does not answer, the process
+    must not end."""
     cluster.read([Id(b"pay")])
     port = free_port()
     url = f"http://127.0.0.1:{port}"

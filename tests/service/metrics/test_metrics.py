@@ -241,8 +241,8 @@ def test_a_missing_store_leaves_the_metrics_of_the_process(url: str) -> None:
 
 @pytest.mark.parametrize("revision", ["0016", "future"])
 def test_a_store_of_another_revision_is_not_read(engine: Engine, metrics: Metrics, revision: str) -> None:
-    """This version reads neither of these revisions, because a column may have another meaning in them. REST refuses
-    such a store as well."""
+    """This version does not read a store whose `readable_since` is a revision that it does not know, because a column
+    may have another meaning there. REST refuses such a store as well."""
     bind(engine)
     assert page(metrics)["kafka_txn_exporter_up", ()] == 1
     with engine.begin() as connection:

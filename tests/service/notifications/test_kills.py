@@ -59,7 +59,7 @@ def test_no_event_is_lost_or_overtaken_over_kills_and_failures(cluster: WithFind
     random, ending, written = Random(7), threading.Event(), 0
 
     def write() -> None:
-        """Opens and ends findings about ten ids, in a round every half second."""
+        """Stores a round every half second. The findings about ten ids open in some rounds and end in others."""
         nonlocal written
         while not ending.wait(0.5):
             written += 1

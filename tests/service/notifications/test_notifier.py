@@ -31,7 +31,8 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 KINDS = (Kind.OVERDUE, Kind.LONG_RUNNING, Kind.STUCK_COMPLETION)
-"""Kinds of the 510 findings of an outage. One kind is not enough, because no kind has more than 200 open findings."""
+"""The kinds of the 510 findings in a test of an outage. There are three, because at most 200 findings of one kind can
+be open."""
 
 
 class Notebook(Receiver):

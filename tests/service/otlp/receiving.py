@@ -151,7 +151,8 @@ def values(span: Span) -> dict[str, Any]:
 
 
 def samples(metrics: Iterable[Metric]) -> Samples:
-    """Returns the values as a page of Prometheus shows them. A histogram bucket also counts the buckets below it."""
+    """Returns the values as Prometheus' text format shows them: the count of a histogram bucket includes the buckets
+    below it."""
     found: Samples = {}
     for metric in metrics:
         for point in (*metric.sum.data_points, *metric.gauge.data_points):

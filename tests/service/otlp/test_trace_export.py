@@ -329,7 +329,7 @@ def test_a_storm_of_one_cause_is_cut_and_hides_no_other(cluster: WithPartitions,
         write(cluster, [*aborts(20), *timed_out(60, b"rare")])
 
     with after(cluster, metrics, happened, traces_per_minute=5) as to:
-        wait_for("the trace behind the storm", lambda: "rare" in ids(to))
+        wait_for("the trace of the id outside of the storm", lambda: "rare" in ids(to))
     assert ids(to) == [*(f"pay-{number:03}" for number in range(5)), "rare"]
     assert dropped(metrics, DropReason.CAP) == 15
 
@@ -341,7 +341,7 @@ def test_while_traces_are_off_none_are_kept_for_later(cluster: WithPartitions, m
         table = OtlpTable.model_validate({"endpoint": to.url, "traces": False})
         off = Exporter(cluster.engine, cluster.engine, metrics, table, Identity("1", "a"), None, lambda: NOW_MS)
         off.start()
-        wait_for("the end of the position", lambda: position(cluster) is None)
+        wait_for("the position to be removed from the store", lambda: position(cluster) is None)
         write(cluster, aborts(1))
         off.stop(LIMIT_S)
         with exporting(cluster, metrics, to):

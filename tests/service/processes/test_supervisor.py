@@ -246,7 +246,9 @@ time.sleep(1000)
 
 def test_a_child_has_more_time_before_its_first_heartbeat(start: Start) -> None:
     running = start(LIVES, silent_s=1, silent_at_start_s=4)
-    running.wait_for_text(lambda text: "child0 did not answer for 4 s and was killed" in text, "an end after 4 s")
+    running.wait_for_text(
+        lambda text: "child0 did not answer for 4 s and was killed" in text, "child0 to be killed after 4 s"
+    )
 
 
 def test_children_end_a_frozen_supervisor_a_frozen_sibling_and_themselves(start: Start) -> None:
@@ -289,7 +291,7 @@ def test_a_child_that_cannot_run_does_not_end_the_others(tmp_path: Path) -> None
             wait_until_equal(
                 lambda: [reported for reported in wanted if reported not in log.read_text()],
                 [],
-                "the messages missing in the log",
+                "the expected messages that the log lacks",
             )
             assert all_.poll() is None
         finally:

@@ -47,7 +47,7 @@ def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool
 
 
 def patient(url: str) -> str:
-    """Returns `url` with the lock timeout of production, which is longer."""
+    """Returns the URL of a `new_store` without its lock timeout, so that the longer one of production applies."""
     return re.split(r"[?&](?:timeout|options)=", url)[0]
 
 
@@ -91,8 +91,8 @@ def next_version(tmp_path: Path) -> Iterator[Callable[[], str]]:
 
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Yields the URL of a new store: a database with the newest tables on PostgreSQL, and a file that does not exist
-    yet on SQLite. A test that uses this fixture runs on every kind of database."""
+    """Yields the URL of a new store: on PostgreSQL, a database with the newest tables; on SQLite, a file that does not
+    exist yet. A test that uses this fixture runs on every kind of database."""
     with new_store(request, tmp_path) as url:
         yield url
 

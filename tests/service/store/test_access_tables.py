@@ -191,7 +191,7 @@ LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
         "begun, and the service died before or after it sent the marker",
         "one of two attempts is under way",
         "one of two attempts was refused, and the service of the other died",
-        "one of two attempts was first",
+        "one of two attempts wrote the marker, and the other was refused",
     ],
 )
 def test_a_marker_is_ours_if_an_attempt_sent_it(

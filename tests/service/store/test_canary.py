@@ -1,4 +1,5 @@
-"""Tests that the store returns the canary's data about coordinators as they were stored, and always the same token."""
+"""Tests that the store returns the canary's data about coordinators as they were stored, and that the token of a
+store's canary never changes."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def long_log() -> LogBatch:
     """Returns the records of ten ids in partition 0, and of one id in partition 1.
 
     In the tests, counting begins behind the records of partition 0 (at offset 30), and at the first record of partition
-    1. To store the ten ids takes four database transactions.
+    1. Storing the ten ids takes four database transactions.
     """
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [
@@ -248,8 +248,8 @@ HISTORY = batch(LONE_IDS, read(0, 7, counts=False))
 
 
 def of_ids(engine: Engine, cluster: Cluster) -> list[list[dict[str, Any]]]:
-    """Returns the rows of ids, without `is_examined`. This column differs on purpose: ids that are stored as columns
-    are left to a later walk over all ids."""
+    """Returns the rows of ids, without `is_examined`. In that column, ids stored as columns differ on purpose: their
+    applications are found by a later walk over all ids."""
     found = [rows(engine, table, cluster.id) for table in ID_TABLES]
     return [[{key: value for key, value in row.items() if key != "is_examined"} for row in some] for some in found]
 

@@ -198,8 +198,8 @@ def test_events_and_gaps_are_kept_longer_than_their_findings() -> None:
 
 
 def test_a_hanging_transaction_keeps_the_complete_row_of_its_owner(cluster: Cluster) -> None:
-    """After retention, the row of the owner still has its log partition. If the id returns, the judge needs the
-    partition to prove the case again."""
+    """After old rows were deleted, the row of the owner still has its log partition. If the id returns, the judge needs
+    the log partition to prove the case again."""
     two_expired(cluster)
     find(cluster, Kind.HANGING, ENTRY)
     forget(cluster)

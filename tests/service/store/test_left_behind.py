@@ -31,8 +31,7 @@ from tests.service.store.logs import (
 
 IDS = (b"exp-a", b"exp-b", b"exp-c", b"pay-1", b"bytes \xff")
 SIZES = (5, 8, 11)
-"""The numbers of partitions that the log has, one after the other. Some ids hash to the same partition with 11 as with
-5."""
+"""The log first has 5 partitions, then 8, then 11. Some ids hash to the same partition of 11 as of 5."""
 
 TABLES = (
     schema.transactional_ids,
@@ -66,8 +65,8 @@ LIVES = st.sampled_from(
 @st.composite
 def logs(draw: st.DrawFn) -> Logs:
     """Draws the logs of all partitions, while the number of partitions grows (SIZES). For each number of partitions, an
-    id may have records in the partition to which it then hashes, under a new producer id. The id that is not UTF-8 does
-    not hash to a partition, and gets one by its position in IDS."""
+    id may have records in the partition to which it then hashes, under a new producer id. The id that is not UTF-8
+    hashes to no partition. Its partition is chosen by its position in IDS."""
     found: Logs = {partition: [] for partition in range(max(SIZES))}
     for era, size in enumerate(SIZES):
         for number, name in enumerate(IDS):

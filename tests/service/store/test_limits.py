@@ -156,16 +156,16 @@ def raw_of(item: dict[str, Any]) -> bytes:
 
 
 def ms_of(item: dict[str, Any], name: str) -> int:
-    """Returns the time `name` of a REST item in ms, equal to the time in the record. For a time of -1, REST returns
-    null. For a time that is no date, REST returns a separate raw field."""
+    """Returns the time `name` of a REST item, in ms as in the record. REST returns null for a time of -1. If the time
+    is no date, REST returns it in a separate raw field."""
     if item[name] is None:
         return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
     return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)
 
 
 def served(client: TestClient, raw: bytes) -> tuple[Any, list[Any], list[Any]]:
-    """Finds an id in the list of transactions. Returns its document, the items of its timeline, and the items of its
-    rates."""
+    """Finds an id in the list of transactions. Returns the document of the id, the items of its timeline, and the items
+    of its rates."""
     (href,) = [item["href"] for item in get(client, f"{PATH}/transactions")["items"] if raw_of(item) == raw]
     query = href.partition("?")[2]
     timeline = get(client, f"{PATH}/transaction/timeline?{query}&limit=200")["items"]

@@ -41,7 +41,8 @@ DEVELOPED = pytest.mark.parametrize(
         ),
     ],
 )
-"""Changes that make a store of the newest revision one of an unreleased version, and the difference in the error."""
+"""Changes that give a store of the newest revision the tables of an unreleased version, and the difference that the
+error names."""
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def described(connection: Connection) -> dict[str, Any]:
 
 
 def _plain(index: dict[str, Any]) -> dict[str, Any]:
-    """Returns the index with its condition as text; SQLite returns an object."""
+    """Returns the index with its condition as text. On SQLite, the condition is an object."""
     return index | {"dialect_options": {k: str(v) for k, v in index.get("dialect_options", {}).items()}}
 
 
@@ -111,7 +112,7 @@ def test_a_second_upgrade_changes_nothing(engine: Engine, capfd: pytest.CaptureF
 def test_a_store_of_an_unreleased_version_is_refused_in_one_line(
     cluster: Cluster, changes: list[str], difference: str
 ) -> None:
-    """The first migration changes until the first release, and keeps its revision."""
+    """Until the first release, the first migration may change without a new revision."""
     with cluster.engine.begin() as connection:
         for change in changes:
             connection.exec_driver_sql(change)

@@ -210,8 +210,8 @@ def test_rows_of_other_clusters_stay_unchanged(cluster: Cluster, new_cluster: Ca
 
 @pytest.mark.parametrize(("changes", "is_full"), [(1_200, True), (1_200, False), (400, False)])
 def test_many_partitions_are_stored_at_once(watched: Watched, changes: int, is_full: bool) -> None:
-    """The store reads the rows of many partitions all at once, or by the hundred. It writes new rows to PostgreSQL by
-    COPY, or as single rows."""
+    """The store reads the rows of many partitions all at once, or of at most 100 partitions at a time. It writes new
+    rows to PostgreSQL by COPY, or as single rows."""
     first = [look(NOW_MS, partition=n) for n in range(1_500)]
     watched.see(*first, described(NOW_MS + 1, entry(9_999), partition=201), is_full=True)
     changed = [look(NOW_MS + 5, 110 if n % 2 else 101, partition=n) for n in range(changes)]

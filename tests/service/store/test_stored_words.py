@@ -30,8 +30,8 @@ READ_BY: Final = {
         "outcomes": "begun written refused unknown dry_run set ended created revoked",
     },
 }
-"""The stored words that a version of txnscope reads, by the revision of the store that belongs to this version. Words
-of findings are not listed, because every version leaves out findings with words that it does not know."""
+"""A mapping from the revision of a store to the stored words that the version of txnscope with this revision reads.
+Words of findings are not listed, because every version leaves out findings with words that it does not know."""
 
 
 @pytest.mark.parametrize("sort", WORDS)

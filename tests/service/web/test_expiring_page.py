@@ -31,8 +31,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def unused(name: bytes, left_ms: int, state: int = states.COMPLETE_COMMIT, **more: Any) -> Id:
-    """Returns an id whose time of expiry is `left_ms` after NOW_MS. Only an id without an open transaction expires
-    then."""
+    """Returns an id that expires `left_ms` after NOW_MS, unless its state is that of an open transaction."""
     at_ms = NOW_MS - KEPT_MS + left_ms
     return Id(name, state, start_ms=at_ms - 1_000, last_update_ms=at_ms, timestamp_ms=at_ms)._replace(**more)
 

@@ -65,7 +65,7 @@ class _Log(Kafka):
 
 @pytest.fixture
 def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PageText]:
-    """Returns a function that renders the page of orders-0 for a query. The text "asked" of the result is the number of
+    """Returns a function that renders the page of orders-0 for a query. The result's `texts["asked"]` is the number of
     times that a Kafka client was requested so far.
 
     The log has an aborted, a committed and an open transaction, records outside of transactions, and no record at the

@@ -206,7 +206,7 @@ def test_a_muted_finding_is_marked_and_does_not_head_the_page(cluster: WithParti
 
 
 def test_nothing_is_claimed_of_a_cluster_whose_topics_are_all_hidden(cluster: WithPartitions, url: str) -> None:
-    """Kafka hides topics without DESCRIBE permission, and refuses access to the transaction log."""
+    """Without the DESCRIBE permission, Kafka hides the topics and refuses access to the transaction log."""
     cluster.writer.report_trouble(denied("__transaction_state", DESCRIBE, READ))
     cluster.look()
     page = overview(url)

@@ -1,4 +1,4 @@
-"""Reads the output of Kafka's DumpLogSegments beside a golden segment."""
+"""Reads the output of Kafka's DumpLogSegments, which is stored beside each golden segment."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Dump(NamedTuple):
 
 def segments(pattern: str = "*/*") -> list[Path]:
     """Returns the golden `.log` files of both versions of Kafka whose directory (group/partition) matches `pattern`.
-    Asserts that there is one."""
+    Asserts that there is at least one."""
     found = sorted(log for version in VERSIONS for log in GOLDEN.glob(f"{version}/{pattern}/*.log"))
     assert found, f"no golden segment fits {pattern}"
     return found

@@ -27,8 +27,8 @@ WRITTEN = {
         "030000000000000007ffffffff0000000001a2055ac37500"
     ),
 }
-"""By version of Kafka, the bytes in the log for one TxnOffsetCommit of the group `never-before`, with offsets of
-e-orders-0 and e-orders-1."""
+"""A mapping from the version of Kafka to the bytes that it logs for one TxnOffsetCommit of the group `never-before`,
+with offsets of e-orders-0 and e-orders-1."""
 
 
 def text(value: str) -> bytes:

@@ -211,7 +211,10 @@ BAD_VALUES = {
     "two billion topics": (bytes.fromhex(f"{HEAD_V0} 01 7fffffff {TIMES}"), "malformed_value"),
     "endless varint": (bytes.fromhex(f"{HEAD_V1} 01 ffffffffff01"), "malformed_value"),
     "tag longer than the value": (build.value()[:-1] + bytes.fromhex("01 09 05 00"), "malformed_value"),
-    "tag far longer, and another": (build.value()[:-1] + bytes.fromhex("02 09 ffff7f 00"), "malformed_value"),
+    "two tags, the first far longer than the value": (
+        build.value()[:-1] + bytes.fromhex("02 09 ffff7f 00"),
+        "malformed_value",
+    ),
 }
 
 

@@ -30,8 +30,8 @@ FOLLOW = {
     states.PREPARE_COMMIT: [states.COMPLETE_COMMIT],
     states.PREPARE_ABORT: [states.COMPLETE_ABORT],
 }
-"""By state, the next states that `logs` draws within a transaction, besides the same state again. A state that occurs
-twice is drawn twice as often."""
+"""A mapping from a state to the next states that `logs` draws within a transaction. The same state may also be drawn
+again. A state that occurs twice in the list is drawn twice as often."""
 
 
 def singles(log: list[Entry]) -> Folded:

@@ -32,7 +32,8 @@ HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
 class Coordinator:
     """Stands in for a coordinator. OffsetFetch for all partitions returns `stable`. OffsetFetch for named partitions
     returns `named` if the request requires stable offsets, and otherwise the earlier commits in `before`. Each group
-    has two members, to which the partitions in `assigned` belong; DESCRIBE on the group "denied" is missing."""
+    has two members, to which the partitions in `assigned` belong; the permission DESCRIBE on the group "denied" is
+    missing."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}
@@ -139,8 +140,8 @@ STALLED = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
 
 
 def ask_share(patch: pytest.MonkeyPatch, **answers: Any) -> GroupsAnswer:
-    """Returns the answer about the share groups `jobs` and `workers`, while orders-0 and pay-0 are stalled. `answers`:
-    the results of functions that `group_requests` calls, each under the name of its function."""
+    """Returns the answer about the share groups `jobs` and `workers`, while orders-0 and pay-0 are stalled. `answers`
+    maps the name of a function that `group_requests` calls to the function's result."""
     defaults = {"reports_offsets": True, "share_offsets": {}, "isolation_levels": {}, "describe_share_groups": {}}
     for name, answer in (defaults | answers).items():
         patch.setattr(group_requests, name, lambda *_, answer=answer: answer)

@@ -166,7 +166,7 @@ def test_no_marker_is_advised_while_an_open_transaction_may_write(owner: Owner) 
 def test_a_client_without_a_transaction_may_use_the_newest_version(
     transaction_version: int | None, is_safe: bool
 ) -> None:
-    """The record that InitProducerId wrote has the transaction version of the client before. Under TV2, the first
+    """The record that InitProducerId wrote has the transaction version of the previous client. Under TV2, the first
     transaction of the new client may write to the entry without listing the partition."""
     case = unowned(with_record(IDLE, state=states.EMPTY))
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
@@ -177,7 +177,7 @@ def test_a_client_without_a_transaction_may_use_the_newest_version(
 
 
 def test_a_higher_epoch_of_the_entry_shows_who_can_still_write() -> None:
-    """A later writer of the producer id has written to the entry, so its newest record has the later epoch."""
+    """A later writer of the producer id has written to the entry, so the entry's newest record has a higher epoch."""
     raised = with_record(IDLE, producer_epoch=IDLE.producer_epoch + 1, client_transaction_version=2)
     case = unowned(raised)
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
@@ -217,8 +217,8 @@ def test_a_marker_from_before_a_restart_stays_for_the_same_owner() -> None:
 
 
 def recalled(owner: Owner, *, is_owner_late: bool) -> HangingCase:
-    """Returns the case of an entry after a restart, with the decision NONE from before. `owner`: the owner's newest
-    state after the restart. `is_owner_late`: the owner is read only after the case has begun."""
+    """Returns the case of an entry after a restart, with the decision NONE from before the restart. `owner`: the
+    owner's newest state after the restart. `is_owner_late`: True if the owner is read only after the case has begun."""
     case = new(None if is_owner_late else owner)
     case.subject = subject_of(ENTRY, owner)
     recall(case, stored(decided_as_none()))
@@ -249,8 +249,8 @@ def test_a_transaction_elsewhere_during_a_restart_does_not_withdraw_a_marker(is_
 
 
 def test_a_marker_is_withdrawn_if_the_owner_moved_to_another_log_partition() -> None:
-    """Partitions were added to the transaction log during a restart. Offsets of two log partitions say nothing about
-    the order, so the last ended transaction may be new."""
+    """Partitions were added to the transaction log during a restart. Offsets in two log partitions do not show which
+    record is newer, so the owner's last ended transaction may be new."""
     moved = GROWTH["an ended transaction listed the partition"]._replace(log_partition=IDLE.log_partition + 1)
     case = recalled(with_record(moved._replace(ended_offset=3), offset=4), is_owner_late=False)
     assert case.reported == undecided(HasGrown())
@@ -259,7 +259,8 @@ def test_a_marker_is_withdrawn_if_the_owner_moved_to_another_log_partition() -> 
 @pytest.mark.parametrize("restarts", [1, 2])
 @pytest.mark.parametrize(("owner", "is_safe"), [(with_record(IDLE, producer_epoch=5), True), (IDLE, False)])
 def test_the_command_stays_withheld_after_a_restart_without_the_log(owner: Owner, is_safe: bool, restarts: int) -> None:
-    """Without the log, nothing shows whether the owner has written on. If it could write before, it may have."""
+    """Without the log, nothing shows whether the owner wrote to the entry during the restart. An owner that could write
+    to the entry before may have done so."""
     case = unowned(with_record(owner, client_transaction_version=2))
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
     for _ in range(restarts):

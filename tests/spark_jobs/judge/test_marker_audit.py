@@ -60,7 +60,7 @@ class Audited:
 
     def beat(self, *, rounds: int = 4, without: Sequence[str] = ()) -> Counter[Result]:
         """Runs `rounds` rounds, and counts the results. In each round, the log and the partitions are read to their
-        ends, and the audit runs once. `without` has topics that do not exist."""
+        ends, and the audit runs once. The topics in `without` do not exist, and are not read."""
         results: Counter[Result] = Counter()
         for _ in range(rounds):
             self.read_log()

@@ -379,8 +379,8 @@ def test_a_log_end_is_no_step_while_an_add_partitions_may_be_in_flight(lab: Lab)
 
 
 def assert_reported_only_after_client_wait(lab: Lab) -> None:
-    """Asserts that the first two steps make no candidate here before CLIENT_WAITS_MS, and that they make one
-    afterwards."""
+    """Asserts that the first two steps make no candidate before CLIENT_WAITS_MS have passed, and that they make one if
+    they are repeated then."""
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500)
     assert lab.round(NOW_MS + 2_000) is None
@@ -492,7 +492,8 @@ def orphan(lab: Lab) -> Finding:
 
 
 def test_the_finding_about_an_orphan_ends_once_its_owner_is_known(lab: Lab) -> None:
-    """The finding about the orphan would otherwise stay beside the new one, with a command that nothing withdraws."""
+    """Otherwise the finding about the orphan would stay open beside the owner's finding, with a command that nothing
+    withdraws."""
     first = orphan(lab)
     lab.restart()
     found = lab.confirmed(NOW_MS + 10_000)
@@ -666,7 +667,7 @@ def test_orphaned_records_stay_older_than_the_transaction_that_adopts_them(lab: 
 
 
 def test_an_entry_that_is_no_longer_open_in_the_store_is_checked_at_once(lab: Lab) -> None:
-    """A user may be waiting for the end of the entry. An early check shows the end a moment later."""
+    """A user may be waiting for the end of the entry, so the judge requests a check in its next round."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000)
     lab.prober.asked.clear()

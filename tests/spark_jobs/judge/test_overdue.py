@@ -70,7 +70,8 @@ def test_a_record_of_another_id_from_before_the_due_abort_proves_nothing(cluster
 
 
 def test_a_record_of_the_id_itself_is_not_one_of_another_id(cluster: Cluster, reader: Engine) -> None:
-    """The client adds a partition after its timeout: the coordinator accepts that until it aborts the transaction."""
+    """The client adds a partition after the timeout of its transaction. The coordinator accepts this until it has
+    aborted the transaction."""
     late = entry(1, states.ONGOING, b"A", pid=1, start_ms=BEGAN_MS, at_ms=BEGAN_MS + 60_000)
     late = late._replace(record=late.record._replace(timeout_ms=20_000))
     found = overdue(cluster, reader, [open_one(b"A", 0), late], PRESENT)

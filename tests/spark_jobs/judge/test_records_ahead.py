@@ -41,8 +41,8 @@ class Log:
         return self.answer
 
     def see(self, offset: int, after_ms: int, lso: int = LSO, hi: int = HW, lag: int = -1, **more: Any) -> Any:
-        """Returns whether the log has records ahead of a group at `offset`, or None while this is not known. The round
-        takes place `after_ms` after NOW_MS."""
+        """Runs one round, `after_ms` after NOW_MS. Returns whether the log has records ahead of a group at `offset`, or
+        None while this is not known."""
         row = GroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
         lags = {row[:3]: lag} if lag >= 0 else {}
         ends = {PLACE: LsoSample(lso, hi, NOW_MS)}

@@ -1,6 +1,6 @@
-"""Tests of judging without the transaction log. To report a hang, the judge needs two successive answers of a
-coordinator. According to both, no transaction will end the entry. The finding is at most `likely`. An id that Kafka
-hides proves nothing."""
+"""Tests of judging without the transaction log. To report a hang, the judge needs a coordinator to answer twice in
+succession that no transaction will end the entry. The finding is at most `likely`. An id that Kafka hides proves
+nothing."""
 
 from __future__ import annotations
 

@@ -65,7 +65,12 @@ def test_a_reason_that_cannot_be_decoded_is_reported_as_its_text(cut: str) -> No
             "a Python process of Spark has ended",
         ),
     ],
-    ids=["innermost cause", "behind Spark's error class", "before Spark's words", "a killed planner, of Spark 4.3"],
+    ids=[
+        "innermost cause",
+        "behind Spark's error class",
+        "before Spark's words",
+        "a planner that was killed, in Spark 4.3",
+    ],
 )
 def test_the_text_that_spark_wraps_around_a_cause_is_left_out(text: str, summary: str) -> None:
     assert error_summary(RuntimeError(text)) == summary

@@ -116,8 +116,8 @@ def test_a_part_that_begins_again_has_time_for_its_first_step(machine: Machine) 
 
 
 def test_seconds_without_enough_processor_time_count_in_part(machine: Machine) -> None:
-    """A second counts in full if the thread got half or more of the processor time that it needed. Here the thread got
-    a twentieth, so each second counts as a tenth."""
+    """A second counts as one second if the thread got at least half of the processor time that it needed. Here the
+    thread got a twentieth, so each second counts as a tenth of a second."""
     watch = Liveness(list)
     with watch.part("log", SOURCE_S) as log:
         machine.seconds(watch, 1, log)

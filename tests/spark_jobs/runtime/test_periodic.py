@@ -107,7 +107,7 @@ def test_waiting_for_the_store_is_progress_and_a_lasting_failure_is_not(monkeypa
     liveness = Liveness(list)
     with repeated("work", work, liveness, holds_lease=True):
         (part,) = liveness._parts
-        wait_for(lambda: part.has_progressed() and len(calls) > 3, "progress of waiting for the store")
+        wait_for(lambda: part.has_progressed() and len(calls) > 3, "progress while the work waits for the store")
         failure[0] = ValueError("a mistake")
         seen = len(calls)
         wait_for(lambda: len(calls) > seen + 3, "more rounds")

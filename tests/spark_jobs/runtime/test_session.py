@@ -58,7 +58,7 @@ def test_a_cluster_keeps_its_own_timeouts_and_its_executors_their_folders(
 
 @pytest.mark.parametrize(("letter", "fits"), [("a", "true"), ("é", "false")])
 def test_python_is_reached_by_unix_sockets_if_their_paths_fit(letter: str, fits: str) -> None:
-    """Linux counts the bytes of a path."""
+    """Linux limits the bytes of a socket's path, not its characters."""
     settings = _settings(Path("/" + letter * 40), Master(), ())
     assert settings["spark.python.unix.domain.socket.enabled"] == fits
 

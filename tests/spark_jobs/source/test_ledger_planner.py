@@ -22,7 +22,7 @@ from tests.helpers.reasons import denied
 
 
 class Cluster(LedgerBrokers):
-    """Stands in for a Kafka cluster. `logs`: (start, end) of the partitions of each topic."""
+    """Stands in for a Kafka cluster. `logs` maps each topic to the (start, end) of its partitions."""
 
     def __init__(self, **logs: list[tuple[int, int]]) -> None:
         self.logs = logs

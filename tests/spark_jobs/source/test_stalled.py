@@ -26,7 +26,7 @@ FIRST = FirstBatch(10, 1, 0, True, False, 100, 100)
 
 class Leader:
     """A broker that leads all partitions. Every partition has the same log, whose first batch is at offset 10.
-    `fetches` lists, for every Fetch, the number of partitions, and the bytes requested of the first one."""
+    `fetches` has, for every Fetch, the number of partitions, and the maximum bytes requested of the first partition."""
 
     def __init__(self, kept: Path) -> None:
         self.kept = str(kept)

@@ -28,8 +28,8 @@ WITH_DATA = RangeRead(0, "T", 0, 0, 5, 1, 0, 0, 5, 0, 0, 0, None)
 @dataclass
 class Plans:
     """A planner, which also stands in for the driver. Plan number `data_at` is the first one with data. `taken` has the
-    troubles in the batches that went directly to the driver; if `takes` is False, the driver takes none. `advanced` has
-    the numbers of the plans that were passed to `advance`."""
+    `trouble` of each batch that went directly to the driver. If `takes` is False, the driver takes no batch. `advanced`
+    has the numbers of the plans that were passed to `advance`."""
 
     data_at: int
     driver: DirectBatches
@@ -94,7 +94,7 @@ def test_plans_without_data_go_to_the_driver_and_data_through_spark(tmp_path: Pa
 def test_a_plan_goes_through_spark_if_the_driver_took_no_earlier_one(tmp_path: Path) -> None:
     reader = Reader(tmp_path, Plans(100, DirectBatches(str(tmp_path)), [], takes=False))
     assert planned(reader) == 1
-    assert planned(reader) == 3, "the second is not taken"
+    assert planned(reader) == 3, "the driver did not take the second plan"
     assert planned(reader) == 4
 
 

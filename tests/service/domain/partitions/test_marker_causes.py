@@ -1,5 +1,6 @@
-"""Tests of the cause of a marker. If a decision was in progress at the marker's time, the marker has the cause of the
-decision. Otherwise, an administrator bypassed the coordinator, if all decisions of that time are known."""
+"""Tests of the cause of a marker. A marker has the cause of the decision that fits its type, epoch and time. If no
+decision fits, although all decisions of that time are known, the marker was probably written without the
+coordinator."""
 
 from __future__ import annotations
 
@@ -75,5 +76,5 @@ def test_a_marker_of_another_epoch_is_of_another_decision() -> None:
     assert cause_of_marker(MarkerType.ABORT, 5, T + 10, known, ALL) == MarkerCause(BY_HAND, by_hand=True)
     assert cause_of_marker(MarkerType.ABORT, 5, T + 10, known, None) is None
     assert cause_of_marker(MarkerType.ABORT, 5, T + 10, DECISIONS, ALL) == MarkerCause(OWN), (
-        "the epoch of these decisions is not known"
+        "a decision without a known epoch fits a marker of any epoch"
     )

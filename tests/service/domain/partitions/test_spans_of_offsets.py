@@ -54,7 +54,7 @@ def walked(pieces: Sequence[BatchOffsets | None], offset: int, to: int, most_spa
 
 def reported(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
     """Returns the spans as text. For example, `7-9 committed a 12` stands for records of producer a that the marker at
-    12 ended. `hanging` has the first offset of the hanging transaction of a producer, by the producer's name."""
+    12 ended. `hanging` maps the name of a producer to the first offset of its hanging transaction."""
     lines = []
     for span in walk.spans({ord(name): start for name, start in (hanging or {}).items()}):
         producer = None if span.producer_id is None else chr(span.producer_id)

@@ -79,7 +79,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(7,32767)
         120 Empty(9,0)            # pid_rotated, likely""",
     ),
-    "expiry and a new life": (
+    "expiry and a new initialization": (
         ALL,
         "0 Empty(7,0) # initialized, certain\n9 tombstone # expired, certain\n20 Empty(9,0) # initialized, certain",
     ),
@@ -259,7 +259,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(9,0) ctv=2      # pid_rotated, certain
         120 Empty(9,1) ctv=2             # initialized, certain""",
     ),
-    "TV2 timeout at the last epoch before 4.3: no rotation": (
+    "TV2 client on Kafka before 4.3, timeout at the last epoch: no rotation": (
         (V1,),
         """
         10 Ongoing(7,32766) ctv=2
@@ -267,7 +267,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         60014 CompleteAbort(7,32767) ctv=2
         61000 Empty(9,0) ctv=2            # pid_rotated, likely""",
     ),
-    "exhausted before 4.3, and the new coordinator does not know the new producer id": (
+    "epochs exhausted on Kafka before 4.3, and the new coordinator does not know the new producer id": (
         (V1,),
         """
         10 Ongoing(7,32766) ctv=2

@@ -44,8 +44,8 @@ def test_a_time_far_in_the_future_is_no_past_time() -> None:
 def test_the_store_selects_the_ids_that_the_domain_calls_overdue(
     age_ms: int, timeout_ms: int, scan_ms: int, nudge_ms: int
 ) -> None:
-    """The store compares start plus timeout with one number. This comparison selects the same ids as the rule of the
-    domain."""
+    """The store compares the sum of start and timeout with one time. This comparison selects the same ids as the rule
+    of the domain."""
     started_ms = NOW_MS - age_ms
     known_ms = started_ms + timeout_ms + scan_ms + ABORT_SLACK_MS + nudge_ms
     log = KnownLog(Limits(scan_ms, 1, 1, frozenset()), {4: known_ms}, {4: 1}, is_complete=True)

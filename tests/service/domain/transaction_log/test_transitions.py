@@ -70,15 +70,17 @@ def test_an_abort_after_an_empty_abort_is_no_repetition() -> None:
     [
         pytest.param(
             "10 Ongoing(7,4)\n20 Ongoing(7,4) start=20",
-            id="the append of the first AddPartitionsToTxn failed, or a gap",
+            id="the append of the first AddPartitionsToTxn failed, or records are gone",
         ),
         pytest.param("10 Ongoing(7,4)\n20 Ongoing(7,5) start=20", id="gap between two transactions"),
         pytest.param("10 Ongoing(7,4)\n90 PrepareCommit(7,4) start=80", id="commit of a later transaction"),
         pytest.param("10 Ongoing(7,4)\n90 PrepareAbort(7,4) start=80", id="abort of a later transaction"),
         pytest.param("10 PrepareAbort(7,4)\n90 CompleteAbort(7,9) start=80", id="end of a later transaction"),
-        pytest.param("10 PrepareAbort(7,4)\n90 CompleteAbort(8,0) start=10", id="another producer id, not exhausted"),
+        pytest.param(
+            "10 PrepareAbort(7,4)\n90 CompleteAbort(8,0) start=10", id="another producer id, although epochs were left"
+        ),
         pytest.param("10 CompleteCommit(7,4)\n90 PrepareAbort(7,5) start=80", id="abort without a beginning"),
-        pytest.param("10 CompleteCommit(7,4)\n90 Ongoing(8,0)", id="a producer id out of nowhere"),
+        pytest.param("10 CompleteCommit(7,4)\n90 Ongoing(8,0)", id="a new producer id that no Empty record introduced"),
     ],
 )
 def test_adjacent_records_of_different_transactions_are_an_anomaly(story: str) -> None:

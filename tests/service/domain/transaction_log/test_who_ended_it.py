@@ -34,22 +34,22 @@ def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch
         pytest.param(
             OLD_BROKER, 0, T + 1, "client_abort likely", id="old protocol: epoch stays, even after the timeout"
         ),
-        pytest.param(OLD_BROKER, 1, T + 1, "timeout likely", id="old protocol, ran out"),
-        pytest.param(OLD_BROKER, 1, T, "fenced ambiguous", id="the scan's comparison is strict"),
+        pytest.param(OLD_BROKER, 1, T + 1, "timeout likely", id="old protocol, after the timeout"),
+        pytest.param(OLD_BROKER, 1, T, "fenced ambiguous", id="old protocol, exactly at the timeout"),
         pytest.param(OLD_BROKER, 1, 500, "fenced ambiguous", id="old protocol, coordinator, in time"),
         pytest.param(OLD_BROKER, 2, 500, "unattributed ambiguous", id="old protocol never bumps twice"),
-        pytest.param(OLD_CLIENT, 1, T + 1, "timeout likely", id="old client on TV2, ran out"),
+        pytest.param(OLD_CLIENT, 1, T + 1, "timeout likely", id="old client on TV2, after the timeout"),
         pytest.param(OLD_CLIENT, 1, 500, "fenced ambiguous", id="old client on TV2, in time"),
-        pytest.param(OLD_CLIENT, 2, T + 1, "timeout likely", id="old client on 4.0.0, ran out"),
+        pytest.param(OLD_CLIENT, 2, T + 1, "timeout likely", id="old client on 4.0.0, after the timeout"),
         pytest.param(OLD_CLIENT, 2, 500, "fenced ambiguous", id="old client on 4.0.0, in time"),
         pytest.param(OLD_CLIENT, 0, 500, "unattributed ambiguous", id="TV2 coordinator always bumps"),
-        pytest.param(TV2_CLIENT, 1, T + 1, "timeout likely", id="TV2, ran out: probable"),
+        pytest.param(TV2_CLIENT, 1, T + 1, "timeout likely", id="TV2, after the timeout: probable"),
         pytest.param(TV2_CLIENT, 1, T, "client_abort ambiguous", id="TV2, in time: any cause"),
-        pytest.param(TV2_CLIENT, 2, T + 1, "timeout likely", id="4.0.0, ran out"),
+        pytest.param(TV2_CLIENT, 2, T + 1, "timeout likely", id="4.0.0, after the timeout"),
         pytest.param(TV2_CLIENT, 2, 500, "fenced ambiguous", id="4.0.0, in time"),
         pytest.param(TV2_CLIENT, 0, 500, "unattributed ambiguous", id="TV2, but the epoch stays"),
         pytest.param(TV2_CLIENT, 3, 500, "unattributed ambiguous", id="records are missing"),
-        pytest.param(TV2_CLIENT, -1, 500, "unattributed ambiguous", id="an epoch that goes back"),
+        pytest.param(TV2_CLIENT, -1, 500, "unattributed ambiguous", id="the epoch falls"),
         pytest.param((TV2, OLD), 1, 500, "client_abort ambiguous", id="TV2 transaction, cluster went back to v0"),
         pytest.param((TV2, OLD), 0, 500, "client_abort likely", id="TV2 transaction, ended by the old protocol"),
         pytest.param(TV2_CLIENT, 1, 2_592_000_000, "timeout likely", id="a month"),
@@ -241,7 +241,10 @@ def test_an_end_without_its_prepare_record_is_counted_without_a_cause(between: s
     [
         pytest.param("10 CompleteCommit(7,5)", "Empty(7,6)", "initialized certain", id="re-init"),
         pytest.param(
-            "10 CompleteCommit(7,5)", "Empty(9,0) prev=7", "pid_rotated certain", id="another pid, named by 4.3"
+            "10 CompleteCommit(7,5)",
+            "Empty(9,0) prev=7",
+            "pid_rotated certain",
+            id="another pid, and the record contains the old one (4.3)",
         ),
         pytest.param(
             "10 CompleteCommit(7,5)", "Empty(9,0)", "initialized certain", id="epochs left: expired meanwhile"
@@ -250,9 +253,19 @@ def test_an_end_without_its_prepare_record_is_counted_without_a_cause(between: s
         pytest.param("10 Empty(7,32766)", "Empty(9,0) prev=7", "pid_rotated certain", id="4.3"),
         pytest.param("10 Empty(7,32766)", "Empty(9,0)", "pid_rotated likely", id="before 4.3"),
         pytest.param("10 CompleteAbort(7,32767)", "Empty(9,0)", "pid_rotated likely", id="after a fence"),
-        pytest.param("10 Empty(7,32766)", "Empty(9,0) prev=9", "initialized certain", id="the tag denies it"),
-        pytest.param("", "Empty(9,0) prev=7", "pid_rotated certain", id="named, predecessor gone"),
-        pytest.param("10 tombstone", "Empty(9,0) prev=9", "initialized certain", id="a new life"),
+        pytest.param(
+            "10 Empty(7,32766)",
+            "Empty(9,0) prev=9",
+            "initialized certain",
+            id="the tag names the new producer id as the previous one",
+        ),
+        pytest.param(
+            "",
+            "Empty(9,0) prev=7",
+            "pid_rotated certain",
+            id="the record contains the old producer id, whose records are gone",
+        ),
+        pytest.param("10 tombstone", "Empty(9,0) prev=9", "initialized certain", id="initialized after it expired"),
         pytest.param("", "Empty(9,0)", "initialized certain", id="first seen"),
     ],
 )

@@ -106,8 +106,8 @@ def set_read_only(own_server: Postgres, value: str) -> None:
 
 
 def has_applied_read_only(engine: Engine) -> bool:
-    """Returns whether the session of the engine's connection is read-only. A session applies a changed setting by
-    itself, a little later. If the store is unavailable, returns True."""
+    """Returns whether a session of the engine is read-only already: a session applies a changed setting with some
+    delay. Also returns True if the store is unavailable."""
     try:
         with engine.connect() as connection:
             return bool(connection.exec_driver_sql(SHOW_READ_ONLY).scalar_one() == "on")

@@ -61,7 +61,7 @@ def delete_all(file: Path) -> None:
 
 
 def replace(file: Path) -> None:
-    """Replaces the file with a store that has the newest tables, as an operator does who restores a backup."""
+    """Replaces the file with a store that has the newest tables, as if an operator had restored a backup."""
     other = file.with_name("other.db")
     migrated(open_engine(f"sqlite:///{other}")).dispose()
     delete_all(file)
