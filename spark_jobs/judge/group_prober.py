@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -30,7 +30,7 @@ from service.store.writers.groups import GroupWriter
 from spark_jobs.judge.group_requests import NO_ANSWER, GroupsAnswer, ask_groups, ask_share_groups
 from spark_jobs.judge.group_rounds import GroupSchedule, Stalls, UnresponsiveBrokers, stalled_partitions
 from spark_jobs.judge.pending_offsets import Pending, PendingOffsets, blocking_entries
-from spark_jobs.judge.records_ahead import RecordsAhead
+from spark_jobs.judge.records_ahead import RecordsAhead, needs_later_sample
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.periodic import repeated
 
@@ -155,10 +155,10 @@ class GroupProber:
                 self._listed_ms = None if answered.has_moved else self._listed_ms
         if asked or not known <= self._schedule.coordinators.keys():  # or a known group does not exist any more
             answered_ms = now_ms + round((time.monotonic() - started) * 1000)
-            if lags or any(_is_beyond_lso(row, ends) for row in rows):
+            if waiting := needs_later_sample(rows, lags, ends):
                 self._wait_for_sample(answered_ms)
             rows = self._records_ahead.complete(
-                self._client, rows, lags, self._later_ends(rows, ends, answered_ms), now_ms
+                self._client, rows, lags, self._later_ends(waiting, ends, answered_ms), now_ms
             )
             self._writer.replace(rows[:MOST_ROWS], answered_ms, unasked=self._schedule.coordinators.keys() - asked)
             self._is_cleared = False
@@ -177,16 +177,14 @@ class GroupProber:
             time.sleep(SAMPLE_WAIT_S / 20)
 
     def _later_ends(
-        self, rows: Sequence[GroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
+        self, waiting: Set[TopicPartition], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
     ) -> Mapping[TopicPartition, LsoSample]:
         """Returns the stalled partitions as sampled at `answered_ms` or later. If there is no such sample, returns
-        `ends`, but leaves out each partition on which some row is beyond the LSO: such a row can only be judged by a
-        later LSO."""
+        `ends` without the partitions in `waiting`, which need one (`needs_later_sample`)."""
         with self._reader.connect() as connection:
             if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
                 return partitions.stalled_samples(connection, self._cluster_id)
-        passed = {(row.topic, row.partition) for row in rows if _is_beyond_lso(row, ends)}
-        return {place: sample for place, sample in ends.items() if place not in passed}
+        return {place: sample for place, sample in ends.items() if place not in waiting}
 
     def _list(self, client: KafkaClient, now_ms: int) -> None:
         """Asks every broker for its groups. If some broker does not answer, all known groups are kept, because they may
@@ -229,11 +227,6 @@ class GroupProber:
     def _note_failure(self, node: int, now_ms: int, e: KafkaFailure) -> None:
         log.debug("broker %d could not be asked about groups: %s", node, e)
         self._unresponsive.note_failure(node, now_ms)
-
-
-def _is_beyond_lso(row: GroupOffset, ends: Mapping[TopicPartition, LsoSample]) -> bool:
-    own = ends.get((row.topic, row.partition))
-    return own is not None and row.committed_offset > own.last_stable_offset
 
 
 @contextmanager

@@ -142,8 +142,24 @@ class RecordsAhead:
                 self._unresponsive.note_failure(leader.node, now_ms)
 
 
+def needs_later_sample(
+    rows: Iterable[GroupOffset],
+    lags: Mapping[tuple[str, str, int], int],
+    ends: Mapping[TopicPartition, LsoSample],
+) -> frozenset[TopicPartition]:
+    """Returns the partitions about which some row can only be judged by a sample taken after the row: the committed
+    offset is beyond the LSO of `ends`, or a share group reported a lag, which counts up to a later high watermark.
+    `lags`: as in `RecordsAhead.complete`."""
+    return frozenset(
+        (row.topic, row.partition)
+        for row in rows
+        if (sample := ends.get((row.topic, row.partition))) is not None
+        and (row.committed_offset > sample.last_stable_offset or lags.get(row[:3], -1) >= 0)
+    )
+
+
 def _undelivered(lag: int, own: LsoSample) -> bool:
     """Returns whether a share group has undelivered offsets before the LSO. `lag`: the number of undelivered offsets
-    before the high watermark. If the sample `own` was taken after `lag` was reported, offsets that were written in
+    before the high watermark. The sample `own` was taken after `lag` was reported, so offsets that were written in
     between may be undelivered even if the result is False."""
     return lag > own.high_watermark - own.last_stable_offset

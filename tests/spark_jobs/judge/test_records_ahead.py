@@ -14,7 +14,7 @@ from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from spark_jobs.judge import records_ahead
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers
-from spark_jobs.judge.records_ahead import AGAIN_MS, KEPT_MS, RecordsAhead
+from spark_jobs.judge.records_ahead import AGAIN_MS, KEPT_MS, RecordsAhead, needs_later_sample
 
 NOW_MS = 1_790_000_000_000
 LSO, HW = 100, 150
@@ -114,6 +114,16 @@ def test_the_lag_of_a_share_group_makes_a_read_unnecessary(log: Log) -> None:
         "an older broker reports no lag, so the log is read"
     )
     assert len(log.reads) == 1
+
+
+@pytest.mark.parametrize(("offset", "lag", "is_needed"), [(LSO, -1, False), (LSO + 1, -1, True), (0, HW - LSO, True)])
+def test_an_offset_beyond_the_lso_and_a_lag_need_a_later_sample(offset: int, lag: int, is_needed: bool) -> None:
+    """The lag counts records that were written after the earlier sample, so that sample would show records ahead of the
+    group that are not there."""
+    row = GroupOffset("billing", *PLACE, offset, 2, False)
+    needed = needs_later_sample([row], {row[:3]: lag}, {PLACE: LsoSample(LSO, HW, NOW_MS)})
+    assert needed == ({PLACE} if is_needed else frozenset())
+    assert needs_later_sample([row], {row[:3]: lag}, {}) == frozenset(), "the partition does not stall"
 
 
 def test_rows_of_a_partition_without_a_later_sample_stay_as_they_are(log: Log) -> None:
