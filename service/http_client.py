@@ -18,8 +18,8 @@ import httpx2
 
 MOST_BYTES: Final = 1 << 20
 _NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""The SSL context of requests without TLS. It loads no certificates, which would take longer than such a request, and
-trusts none."""
+"""The SSL context of requests without TLS. It loads no certificates, because loading them would take longer than such a
+request. So it trusts no server."""
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each URL, which may contain a secret
 
@@ -33,7 +33,7 @@ class NoAnswer(Exception):
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to a request. `body`: as it was sent, cut off at the limit."""
+    """The answer to a request. `body`: the body as it was sent, cut off at `most_bytes` of `send`."""
 
     status: int
     headers: httpx2.Headers

@@ -19,7 +19,7 @@ MINUTE_MS: Final = 60_000
 
 
 class Aborts(NamedTuple):
-    """Numbers of aborted transactions by cause, in the words of JSON, metrics and columns."""
+    """Numbers of aborted transactions: one field for each cause, with the name that JSON, metrics and columns use."""
 
     client: int = 0
     timeout: int = 0

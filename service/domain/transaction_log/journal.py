@@ -87,8 +87,8 @@ class JudgedPair(NamedTuple):
 
     - `decision`: a row for the first record, if it is a PrepareCommit and the pair is notable; else None. The history
       may have this row already.
-    - `revised`: the offset of an earlier row that gets another cause, and the new cause; None if no row does.
-    - `aborts`: (cause, completed at) of the aborts that count from now on.
+    - `revised`: the offset of an earlier row that gets another cause, and the new cause; None if all rows keep theirs.
+    - `aborts`: the aborts that count from this pair on, each as (cause, time of its completion).
     """
 
     last_abort: LastAbort

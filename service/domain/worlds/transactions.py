@@ -117,8 +117,8 @@ class Transaction(NamedTuple):
 
 class HiddenTransactions(NamedTuple):
     """Transactions, with any outcome and any partitions, that the log may hide. Their decisions may lie at the offsets
-    `decided`, which were not read. They began after `began` was appended (NO_POSITION: at any time), and wrote under
-    `data_epochs`."""
+    `decided`, which were not read. They began after the record at `began` was appended (NO_POSITION: at any time), and
+    wrote under `data_epochs`."""
 
     log_partition: int
     began: LogPosition
@@ -234,9 +234,9 @@ def _written_under(group: Sequence[LogRecord], decision: LogRecord) -> int:
 
 
 def _data_epochs(decision: LogRecord, is_rotated: bool) -> Epochs:
-    """Returns the epochs under which the client may have written, from the decision alone. TV2: a commit raises the
-    epoch once, an abort once or (4.0.0) twice. Old protocol: an end by the client keeps the epoch, an abort by the
-    coordinator raises it once."""
+    """Returns the epochs under which the client may have written, from the decision alone. Under TV2, a commit raises
+    the epoch once, and an abort raises it once (in 4.0.0: or twice). Under the old protocol, an end by the client keeps
+    the epoch, and an abort by the coordinator raises it once."""
     if is_rotated:
         return Epochs(LAST_EPOCH - 2, LAST_EPOCH - 1)
     epoch, is_commit = decision.producer_epoch, decision.state in _COMMITS

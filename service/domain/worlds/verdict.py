@@ -10,7 +10,7 @@ since, if a reading overrules the decision (`Verdict.overrules`), or if two read
 | PRELIMINARY  | a reading while a transaction could end the entry; not reported | once no transaction will end it |
 | RECALLED     | a finding from before a restart; reported | once no transaction will end it |
 | UNKNOWN      | a reading that left both markers possible | at once and further back; then every READ_AGAIN_MS |
-| KNOWN        | a reading that left one marker | after confirmation step 2 held anew, or the entry may have grown |
+| KNOWN        | a reading that left one marker | once step 2 of confirmation holds anew, or the entry may have grown |
 | CONTRADICTED | two readings that exclude each other | never |
 | NO_LOG       | the beginning, if the transaction log cannot be read | never |
 """
@@ -65,7 +65,8 @@ class Decided(StrEnum):
 
 
 class Proof(NamedTuple):
-    """A fact, read at `at_ms`, that removes a world. `source`: the place where the fact can be read again."""
+    """A fact, read at `at_ms`, that rules out ways in which the entry can have been written. `source`: the place where
+    the fact can be read again."""
 
     kind: ProofKind
     at_ms: int
