@@ -225,8 +225,8 @@ class Alertmanager(Receiver):
 
 def labels_of(notification: Notification, severity: Severity) -> dict[str, str]:
     """Returns the labels of a finding's alert. For Alertmanager, an alert with different labels is a different alert,
-    so labels hold only values that stay the same. Exceptions are severity and owner (`Alertmanager.repeat` ends
-    outdated alerts)."""
+    so labels hold only values that stay the same. Only severity and owner may change: `Alertmanager.repeat` then ends
+    the alert with the outdated labels."""
     finding = notification.finding
     labels = {
         "alertname": TEST_ALERT

@@ -95,7 +95,7 @@ class KafkaTopic(Receiver):
         if known.cluster_id in self._refused():
             raise Undelivered(
                 f"the brokers are those of the watched cluster {known.cluster_id}, so notifications fail when this"
-                " cluster fails: set allow_watched_cluster = true to write to this cluster anyway"
+                " cluster fails; to write to this cluster anyway, set allow_watched_cluster = true"
             )
         self._producer = producer
         return producer
