@@ -25,7 +25,8 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each URL, 
 
 
 class NoAnswer(Exception):
-    """No answer came. The message is one line. `was_refused`: the connection was refused, so nothing was sent."""
+    """No answer came. The message is one line. `was_refused`: True if the connection was refused, so that nothing was
+    sent."""
 
     def __init__(self, text: str, *, was_refused: bool = False) -> None:
         super().__init__(text)
@@ -86,8 +87,8 @@ def send(
 
 @contextmanager
 def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
-    """Ends a request `within_s` after its first byte was sent; a socket's timeout would start anew with every byte.
-    Raises httpx2.ReadTimeout."""
+    """Ends a request `within_s` after its first byte was sent. A socket's timeout cannot do this, because it starts
+    anew with every byte. Raises httpx2.ReadTimeout."""
     streams: list[Any] = []
     was_cut = threading.Event()
 

@@ -47,7 +47,7 @@ class StallCause(Enum):
     NO_APPLICATION = "no application"
     """No application ever held the lease."""
     NO_PROGRESS = "no progress"
-    """An application renews its lease but does not read this source: it starts, is busy, or has no CPU."""
+    """An application renews its lease but does not read this source: it is starting, is busy, or has no CPU."""
     NOT_YET = "not yet"
     """An application renews its lease, and no read of this source has succeeded yet."""
     CLOCK_SET_BACK = "clock set back"

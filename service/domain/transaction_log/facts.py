@@ -253,7 +253,7 @@ class RangeRead(NamedTuple):
       nothing that the store has about this partition is valid any more.
     - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
       `gap` then covers everything that was read of the partition.
-    - `counts`: the records lie in the part of the log that is counted.
+    - `counts`: True if the records lie in the part of the log that is counted.
     - `missing`: the number of offsets without a record, because compaction removed the record.
     - `hole_end`: the offset after the last offset for which no record was read, for whatever reason (0: there is no
       such offset).

@@ -73,8 +73,8 @@ def commit_sums(before: LogRecord, after: LogRecord) -> MinuteSums[int] | None:
 
 
 class IdMinute(NamedTuple):
-    """The transactions of an id that ended in one minute, and how long they took; means are `open_sum_ms` / `opened`
-    and `marker_sum_ms` / `marked`."""
+    """The transactions of an id that ended in one minute, and how long they took; the mean durations are `open_sum_ms`
+    / `opened` and `marker_sum_ms` / `marked`."""
 
     minute_ms: int
     sums: MinuteSums[int] = MinuteSums(0, 0, 0, 0, 0, 0, 0, 0, 0)

@@ -85,7 +85,7 @@ class KnownLog(NamedTuple):
         return known_ms is not None and known_ms >= at_ms
 
     def is_assumed(self, config: str) -> bool:
-        """Returns whether the limit that the config sets is Kafka's default, because no broker reported the config."""
+        """Returns whether Kafka's default is used for the config, because no broker reported it."""
         return config in self.limits.assumed
 
 

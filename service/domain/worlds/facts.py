@@ -49,8 +49,8 @@ def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], 
 
 class FirstBatch(NamedTuple):
     """The batch that began the entry. `first_timestamp_ms`: the timestamp of its first record, by the producer's clock.
-    `leader_epoch`: the epoch of the leader that wrote the batch. `is_first_of_epoch`: the partition's log was read from
-    offset 0 to the entry, and has no earlier batch of the entry's producer id and epoch."""
+    `leader_epoch`: the epoch of the leader that wrote the batch. `is_first_of_epoch`: True if the partition's log was
+    read from offset 0 to the entry, and has no earlier batch of the entry's producer id and epoch."""
 
     producer_epoch: int
     sequence: int

@@ -85,7 +85,7 @@ class LogHistory(NamedTuple):
 class Transaction(NamedTuple):
     """A transaction of the producer id that is decided, or that is open and does not list the partition.
 
-    - `is_commit`: None while it is undecided.
+    - `is_commit`: True if it was committed, False if it was aborted, None while it is undecided.
     - `began`: the record after which its client began the transaction (NO_POSITION: the log does not show that record).
     - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
       `decided_ms`: the timestamp of that record; while it is open, of its newest record.
@@ -97,9 +97,9 @@ class Transaction(NamedTuple):
     - `data_epochs`: epochs under which its client may have written.
     - `marker_ms`: the time from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None if
       one of these two records is missing.
-    - `is_added_by_leaders`: leaders may have added its partitions (TV2). A leader adds its partition only if nothing of
-      the producer id and epoch is open there (`UnifiedLog.hasOngoingTransaction`). So the transaction may have written
-      behind an open entry without listing the partition. An older client adds each partition itself.
+    - `is_added_by_leaders`: True if leaders may have added its partitions (TV2). A leader adds its partition only if
+      nothing of the producer id and epoch is open there (`UnifiedLog.hasOngoingTransaction`). So the transaction may
+      have written behind an open entry without listing the partition. An older client adds each partition itself.
     """
 
     is_commit: bool | None

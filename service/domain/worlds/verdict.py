@@ -160,9 +160,9 @@ _NO_LOG: Final = undecided(NoLogAccess())
 class Decision:
     """The decision about an entry: its state, and the results of the readings so far. `newest`: the verdict of the
     reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading at which no
-    transaction could end the entry any more; -1 if there was no such reading. `is_deep`: this reading went as far back
-    as its bounds allow. `earlier`: the decision about the records that the entry had before it grew; UNKNOWN if that
-    was not known."""
+    transaction could end the entry any more; -1 if there was no such reading. `is_deep`: True if this reading went as
+    far back as its bounds allow. `earlier`: the decision about the records that the entry had before it grew; UNKNOWN
+    if that decision was not known."""
 
     state: State = State.UNREAD
     newest: Verdict = NOT_READ
