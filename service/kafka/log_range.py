@@ -98,8 +98,8 @@ class DataBatch(NamedTuple):
 
 
 class BatchesRead(NamedTuple):
-    """Markers and data of one producer id from `lo` to `reached`, in offset order. `is_whole`: the whole range was
-    read, and nothing was damaged. `unbroken_from`: from this offset to `reached` no offset is missing."""
+    """Markers and data of one producer id from `lo` to `reached`, in offset order. `is_whole`: True if the whole range
+    was read, and nothing was damaged. `unbroken_from`: from this offset to `reached` no offset is missing."""
 
     markers: tuple[Marker, ...]
     data: tuple[DataBatch, ...]

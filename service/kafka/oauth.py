@@ -54,8 +54,8 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, 2.1
 
 
 class Token(NamedTuple):
-    """A token. `expires_at_ms`: by the issuer's clock or, if it comes from `expires_in`, by the local clock; None if it
-    is not known when the token expires."""
+    """A token. `expires_at_ms`: the time at which it expires, by the issuer's clock, or by the local clock if the time
+    was computed from `expires_in`; None if the time is not known."""
 
     text: str
     expires_at_ms: int | None
