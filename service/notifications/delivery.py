@@ -27,9 +27,10 @@ AT_ONCE: Final = 500
 
 
 class Batch(NamedTuple):
-    """The next notifications of a receiver, from the events with numbers above `after` and up to `sequence`. `dropped`:
-    the maximum number of events that are skipped, because the store no longer has all events after the receiver's
-    position. `is_all`: True if there are no later events."""
+    """The next notifications of a receiver, from the events with numbers above `after` and up to `sequence`. In a batch
+    of `Outbox.overlooked`, `after` equals `sequence`, and no notification comes from an event. `dropped`: the maximum
+    number of events that are skipped, because the store no longer has all events after the receiver's position.
+    `is_all`: True if there are no later events."""
 
     notifications: tuple[Notification, ...]
     after: int

@@ -85,9 +85,9 @@ def _retry_after_s(text: str) -> float:
 class Webhook(Receiver):
     """Sends each notification in a request of its own: as JSON, and signed by the rules of Standard Webhooks 1.0.
 
-    `secret`: returns the key of the signature, as text or as whsec_BASE64; None: no signature. `template`: a file with
-    a Jinja template of the body; the template can use the keys of `Notification.as_json`; None: the notification as
-    JSON.
+    `secret`: a function that returns the key of the signature, as text or as whsec_BASE64; None: no signature.
+    `template`: a file with a Jinja template of the body; the template can use the keys of `Notification.as_json`; None:
+    the notification as JSON.
     """
 
     endpoint: Endpoint
