@@ -18,14 +18,15 @@ import httpx2
 
 MOST_BYTES: Final = 1 << 20
 _NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""The SSL context of requests without TLS. It loads no certificates, which would take longer than such a request, and
-trusts none."""
+"""The SSL context of requests without TLS. It loads no certificates, because loading them would take longer than such a
+request. So it trusts no server."""
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each URL, which may contain a secret
 
 
 class NoAnswer(Exception):
-    """No answer came. The message is one line. `was_refused`: the connection was refused, so nothing was sent."""
+    """No answer came. The message is one line. `was_refused`: True if the connection was refused, so that nothing was
+    sent."""
 
     def __init__(self, text: str, *, was_refused: bool = False) -> None:
         super().__init__(text)
@@ -33,7 +34,7 @@ class NoAnswer(Exception):
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to a request. `body`: as it was sent, cut off at the limit."""
+    """The answer to a request. `body`: the body as it was sent, cut off at `most_bytes` of `send`."""
 
     status: int
     headers: httpx2.Headers
@@ -86,8 +87,8 @@ def send(
 
 @contextmanager
 def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
-    """Ends a request `within_s` after its first byte was sent; a socket's timeout would start anew with every byte.
-    Raises httpx2.ReadTimeout."""
+    """Ends a request `within_s` after its first byte was sent. A socket's timeout cannot do this, because it starts
+    anew with every byte. Raises httpx2.ReadTimeout."""
     streams: list[Any] = []
     was_cut = threading.Event()
 

@@ -10,8 +10,8 @@ _DAY_MS: Final = 86_400_000
 class Keep(NamedTuple):
     """Retention times in ms. `history`: the transitions of ids, their commits and aborts by minute, expired ids, and
     the volume and markers of tailed partitions. `minutes`: commits and aborts of the whole cluster by minute.
-    `producer_ids`: producer ids that no id has any more. `rejects`: undecodable records. `gaps`: offsets that could not
-    be read. `findings`: resolved findings."""
+    `producer_ids`: producer ids that no transactional.id has any more. `rejects`: undecodable records. `gaps`: offsets
+    that could not be read. `findings`: resolved findings."""
 
     history: int = 7 * _DAY_MS
     minutes: int = 31 * _DAY_MS

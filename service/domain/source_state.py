@@ -17,9 +17,9 @@ LEASE_LAPSES_AFTER_MS: Final = 10_000
 compares them)."""
 
 STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS
-"""Age of the last success above which a source counts as stalled. A healthy source succeeds at least once a second, so
-ten successes in a row are missing. A shorter time could not distinguish an application that is gone from one without
-progress, because a lease needs this time to lapse."""
+"""A source counts as stalled if its last success is older than this (ms). A healthy source succeeds at least once a
+second, so ten successes in a row are missing then. A shorter time could not distinguish an application that is gone
+from one that makes no progress, because a lease needs this time to lapse."""
 
 COVERED_WITHIN_MS: Final = 30_000
 """Maximum age (ms) of the last answer of a partition that counts as covered, in metrics and on the pipeline page.
@@ -47,7 +47,7 @@ class StallCause(Enum):
     NO_APPLICATION = "no application"
     """No application ever held the lease."""
     NO_PROGRESS = "no progress"
-    """An application renews its lease but does not read this source: it starts, is busy, or has no CPU."""
+    """An application renews its lease but does not read this source: it is starting, is busy, or has no CPU."""
     NOT_YET = "not yet"
     """An application renews its lease, and no read of this source has succeeded yet."""
     CLOCK_SET_BACK = "clock set back"
@@ -89,9 +89,9 @@ def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | Non
     `as_of_ms`: the source's last success, None if there was none. `error`: the error in the source's last report; None
     if the report was a success.
 
-    The reader's clock may be ahead of `now_ms`. While the reader renews its lease, the age of the last success is
-    measured against the renewal, because both times come from the reader's clock. If the reader is gone, its absence is
-    noticed only once `now_ms` has caught up with the reader's clock."""
+    The clock of the application that reads Kafka may be ahead of `now_ms`. The age of the last success is then measured
+    against the lease's last renewal, because both times come from the application's clock. If the application is gone,
+    its absence is noticed only once `now_ms` has caught up with that clock."""
     latest_ms = now_ms if lease is None else max(now_ms, lease.renewed_at_ms)
     if as_of_ms is not None and abs(latest_ms - as_of_ms) <= STALLED_AFTER_MS:
         return None

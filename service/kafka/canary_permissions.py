@@ -24,8 +24,9 @@ _OPERATIONS_UNTIL: Final = 10
 
 class CanaryPermissions(NamedTuple):
     """The principal's permissions for the canary. `operations`: the operations allowed on the canary's topic; None if
-    the topic does not exist, or may not be described. `may_create`: whether the topic may be created; None if it exists
-    and may be described. `describes_log`: whether DESCRIBE on `__transaction_state` is allowed."""
+    Metadata returns an error for the topic, for example because it does not exist or may not be described.
+    `may_create`: whether the topic may be created; None if there is no such error. `describes_log`: whether DESCRIBE on
+    `__transaction_state` is allowed."""
 
     operations: frozenset[str] | None
     may_create: bool | None

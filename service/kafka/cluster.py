@@ -25,8 +25,8 @@ _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows
 @dataclass(frozen=True, slots=True)
 class Leader:
     """The broker that leads a partition, and the leader epoch; `node` is -1 if there is no leader. `leader_check`
-    compares Leaders that different brokers report, so this class has no field that may differ under the same leader:
-    such a field belongs in TopicLayout."""
+    compares Leaders that different brokers report, so this class has no field that brokers may report differently while
+    the leader is the same: such a field belongs in TopicLayout."""
 
     node: int
     epoch: int
@@ -69,8 +69,9 @@ def layout_of(found: Any) -> TopicLayout:
 
 
 class Topics(NamedTuple):
-    """All topics of a cluster. `layouts`: a mapping from topic to its layout. `denied`: a mapping from topic to the
-    error code with which the broker names the topic but not its partitions. `brokers`: ids of the live brokers."""
+    """All topics of a cluster. `layouts`: a mapping from topic to its layout. `denied`: a mapping from each topic whose
+    partitions the broker does not name to the error code that it returns instead. `brokers`: ids of the live
+    brokers."""
 
     layouts: dict[str, TopicLayout]
     denied: dict[str, int]
@@ -174,7 +175,7 @@ def configs_request(kind: int, names: Iterable[str], keys: Sequence[str]) -> Any
 
 
 def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Returns the partitions of each topic, in the order of `places`."""
+    """Returns a mapping from topic to its partitions, in the order of `places`."""
     found: dict[str, list[int]] = {}
     for topic, partition in places:
         found.setdefault(topic, []).append(partition)

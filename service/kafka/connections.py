@@ -67,7 +67,7 @@ def connected_client(config: Mapping[str, Any], latest: Callable[[], Mapping[str
 
 
 class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library has no types
-    """The connections of one client, with this module's limits, and with credentials that are read for each
+    """The connections of one client, with this module's limits, and with credentials that are read anew for each
     connection."""
 
     def __init__(self, net: Any, latest: Callable[[], Mapping[str, Any]], **config: Any) -> None:
@@ -244,7 +244,11 @@ def _unreadable(e: Exception) -> kafka.errors.KafkaProtocolError:
     if isinstance(e, kafka.errors.InvalidReceiveError):
         size = int(str(e).rpartition(" ")[2])
         known = _FOREIGN.get(size)
-        text = f"it answers as {known}, not as a Kafka broker" if known else f"{size} bytes are not a Kafka frame"
+        text = (
+            f"it answers as {known}, not as a Kafka broker"
+            if known
+            else f"{size} is not a valid length of a Kafka frame"
+        )
     elif isinstance(e, kafka.errors.KafkaError):
         text = str(e.args[0]) if e.args else "its answer cannot be decoded"
     else:
@@ -253,7 +257,7 @@ def _unreadable(e: Exception) -> kafka.errors.KafkaProtocolError:
 
 
 class _Scram(SaslMechanismScram):  # type: ignore[misc]
-    """SCRAM with names that contain a comma or an equals sign (RFC 5802, 5.1), which the library sends as they are."""
+    """SCRAM that escapes commas and equals signs in names (RFC 5802, 5.1). The library sends them as they are."""
 
     def __init__(self, **config: Any) -> None:
         name = config["sasl_plain_username"].replace("=", "=3D").replace(",", "=2C")

@@ -144,7 +144,7 @@ class _LedPartitions:
 API_KEY: Final = 2
 OLDEST: Final = 4
 NEWEST: Final = 5
-"""Highest version that is used. v4 and v5 have the same bytes; v5, of Kafka 2.2 and later, may answer
+"""Highest version of ListOffsets that is used. v4 and v5 have the same bytes; v5, of Kafka 2.2 and later, may answer
 OFFSET_NOT_AVAILABLE."""
 
 _NUMBERS = np.dtype([("error", ">i2"), ("timestamp", ">i8"), ("offset", ">i8"), ("leader_epoch", ">i4")])

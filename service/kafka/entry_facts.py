@@ -24,9 +24,10 @@ _TIME_MARGIN_MS: Final = 60_000
 """The search for markers begins this long (ms) before the time of a record, because clocks differ. The offset found by
 this time is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
-"""A deep read, and a read without a sample from before the entry, begin at least this many offsets before the entry,
-unless no record of the owner is known. So a short partition is read whole, which proves more. A read of an entry
-without an owner always begins there: earlier markers show whether the producer id is that of another cluster."""
+"""A read of an entry without an owner begins at least this many offsets before the entry, because earlier markers show
+whether the producer id is that of another cluster. For an entry with an owner, a deep read, and a read without a sample
+from before the entry, begin there, too, if a record of the owner is known. So a short partition is read whole, which
+proves more."""
 
 
 def read_facts(

@@ -73,9 +73,8 @@ class BadClientConfig(KafkaFailure):
 def raise_for(
     code: int, topic: str, operations: tuple[str, ...], request: str, failure: type[KafkaFailure] = KafkaUnavailable
 ) -> None:
-    """Raises a failure if an answer about the topic has the error code `code`: KafkaRefused if a permission is missing,
-    else `failure`. Does nothing if `code` is 0. `operations`: the operations to grant. `request`: the request, in
-    words."""
+    """Raises a failure unless `code`, the error code in an answer about the topic, is 0: KafkaRefused if a permission
+    is missing, else `failure`. `operations`: the operations to grant. `request`: the request, in words."""
     if code == TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(topic, operations), "TOPIC_AUTHORIZATION_FAILED")
     if code != NONE:

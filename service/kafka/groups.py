@@ -89,9 +89,9 @@ def committed(
     places: Mapping[str, Collection[tuple[str, int]]] | None = None,
 ) -> dict[str, GroupOffsets]:
     """Returns the offsets that the groups committed. `node` coordinates all these groups. `places`: a mapping from
-    group to the partitions to ask for; of a group without an entry, all partitions are asked for. Needs DESCRIBE on the
-    groups and the topics. A topic without DESCRIBE gets error 29 if `places` names it, and is left out otherwise.
-    Raises KafkaUnavailable or KafkaRefused.
+    group to the partitions to ask for; for a group without an entry, all its partitions are asked for. Needs DESCRIBE
+    on the groups and the topics. A topic without DESCRIBE gets error 29 if `places` names it, and is left out
+    otherwise. Raises KafkaUnavailable or KafkaRefused.
 
     If `require_stable` is True, a partition gets the error UNSTABLE_OFFSET_COMMIT while an open transaction commits an
     offset of it; the group's consumers get the same error. If such a partition has no earlier commit, the answer

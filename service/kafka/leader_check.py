@@ -67,8 +67,9 @@ class LeaderCheck:
         """Last time at which a broker did not answer Metadata or DescribeProducers; None if that never happened."""
 
     def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
-        """Returns the end offsets of the partitions that kept their leader. They may be above the high watermark,
-        because records there become readable once a frozen replica leaves the ISR. Raises KafkaFailure."""
+        """Returns the log end offsets of the partitions that kept their leader. Such an offset may be above the high
+        watermark. It is used because the records in between become readable once a frozen replica leaves the ISR.
+        Raises KafkaFailure."""
         before = self._leaders({topic})
         asked_at_ms = self._now_ms()
         layout = TopicLayout(topic, "", {})
@@ -83,8 +84,8 @@ class LeaderCheck:
 
     def observe(self, places: Collection[TopicPartition]) -> dict[TopicPartition, CheckedPartition]:
         """Returns a mapping from partition to its observation. Leaves out partitions whose leader changed, did not
-        answer, or answered with an error. If the only error is that DescribeProducers is refused for lack of READ, the
-        partition stays, and its `described` is False. Raises KafkaFailure."""
+        answer, or answered with an error. A partition for which only DescribeProducers was refused, for lack of READ,
+        stays in the mapping; its `described` is False. Raises KafkaFailure."""
         topics = {topic for topic, _ in places}
         before = self._leaders(topics)
         asked_at_ms = self._now_ms()

@@ -39,7 +39,7 @@ def id_history(
     `holes`: the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets at which no record
     with a readable key was found. `unread`: the offsets of the id's records that cannot be decoded. If reading ended
     early (MAX_S had passed, no whole batch came, or the log ended), `unread` also has the offsets from there to `hi`.
-    Raises KafkaUnavailable, KafkaRefused (READ on the transaction log).
+    Needs READ on the transaction log. Raises KafkaUnavailable or KafkaRefused.
     """
     at = max(lo, hi - MAX_RECORDS)
     missing = [Range(0, at)] if at > 0 else []

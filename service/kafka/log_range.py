@@ -53,7 +53,7 @@ class LogRange:
         return min(self._at, self._hi)
 
     def batches(self) -> Iterator[Batch]:
-        """Yields the batches. Raises KafkaUnavailable, or KafkaRefused (READ on the topic)."""
+        """Yields the batches. Needs READ on the topic. Raises KafkaUnavailable or KafkaRefused."""
         size = min(FETCH_BYTES, self._max_bytes)
         give_up = time.monotonic() + self._max_s
         while self._at < self._hi:
@@ -98,8 +98,8 @@ class DataBatch(NamedTuple):
 
 
 class BatchesRead(NamedTuple):
-    """Markers and data of one producer id from `lo` to `reached`, in offset order. `is_whole`: the whole range was
-    read, and nothing was damaged. `unbroken_from`: from this offset to `reached` no offset is missing."""
+    """Markers and data of one producer id from `lo` to `reached`, in offset order. `is_whole`: True if the whole range
+    was read, and nothing was damaged. `unbroken_from`: from this offset to `reached` no offset is missing."""
 
     markers: tuple[Marker, ...]
     data: tuple[DataBatch, ...]
@@ -114,7 +114,7 @@ def batches_between(
     """Returns the batches of `producer_id` in [lo, hi), within the bounds of LogRange. The result is
     not whole if the range begins below the log start.
 
-    Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
+    Needs READ on the topic. Raises KafkaUnavailable or KafkaRefused.
     """
     markers: list[Marker] = []
     written: list[DataBatch] = []
@@ -166,7 +166,7 @@ def has_records_ahead(
     None if the batches that were read do not decide this, for example because reading reached MOST_BYTES or MOST_S, the
     offset is not in the log any more, or a batch is damaged.
 
-    Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
+    Needs READ on the topic. Raises KafkaUnavailable or KafkaRefused.
     """
     search = CommittedRecords(offset, lso) if offset < lso else AnyRecords(offset)
     at, size, total = offset, FIRST_BYTES, 0

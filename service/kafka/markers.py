@@ -26,9 +26,9 @@ def write_marker(
     commit: bool,
 ) -> int:
     """Writes COMMIT or ABORT for the producer id into the partition that `node` leads. Returns 0 if the marker is in
-    the log. Otherwise returns the error code: 47 INVALID_PRODUCER_EPOCH (lower than the last one seen), 52
-    TRANSACTION_COORDINATOR_FENCED (`coordinator_epoch` lower than the last marker's), 31 CLUSTER_AUTHORIZATION_FAILED
-    (see NEEDS), 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, or another one.
+    the log. Otherwise returns the error code: 47 INVALID_PRODUCER_EPOCH (`producer_epoch` is lower than the last one
+    seen), 52 TRANSACTION_COORDINATOR_FENCED (`coordinator_epoch` is lower than the last marker's), 31
+    CLUSTER_AUTHORIZATION_FAILED (see NEEDS), 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, or another one.
 
     The coordinator never learns of the marker. If the coordinator still knows the transaction, the marker ends it on
     this partition alone. `coordinator_epoch`: as DescribeProducers reports it, with 0 instead of -1 (no marker yet), as

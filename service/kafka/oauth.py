@@ -54,8 +54,8 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, 2.1
 
 
 class Token(NamedTuple):
-    """A token. `expires_at_ms`: by the issuer's clock or, if it comes from `expires_in`, by the local clock; None if it
-    is not known when the token expires."""
+    """A token. `expires_at_ms`: the time at which it expires, by the issuer's clock, or by the local clock if the time
+    was computed from `expires_in`; None if the time is not known."""
 
     text: str
     expires_at_ms: int | None
@@ -67,8 +67,8 @@ class Token(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
     """An OAuth server that gives tokens for a client id and its secret (RFC 6749, 4.4). `trusted`: PEM file of the
-    authorities that may sign the server's certificate; None: the system's authorities. `url_encodes`: id and secret are
-    form-encoded before they go into the header (RFC 6749, 2.3.1).
+    authorities that may sign the server's certificate; None: the system's authorities. `url_encodes`: True if id and
+    secret are form-encoded before they go into the header (RFC 6749, 2.3.1).
 
     Every source of tokens has a method `fetch` that returns a new token. `fetch` raises KafkaUnavailable with a text
     that names the source, but neither token nor secret.
@@ -182,7 +182,7 @@ def source_of(properties: Mapping[str, str], options: Mapping[str, str]) -> Toke
     client_id = properties.get(CLIENT_ID) or options.get("clientId")
     client_secret = properties.get(CLIENT_SECRET) or options.get("clientSecret")
     if not client_id or not client_secret:
-        raise ValueError(f"no client id and secret: set {CLIENT_ID} and {CLIENT_SECRET}")
+        raise ValueError(f"client id or secret is missing: set {CLIENT_ID} and {CLIENT_SECRET}")
     scope = properties.get(SCOPE) or options.get("scope")
     url_encodes = properties.get(URL_ENCODES, "").lower() == "true"
     trusted = options.get("ssl.truststore.location")

@@ -30,8 +30,8 @@ at most 1 MB by default."""
 
 
 class SearchRange(NamedTuple):
-    """The batches of an open transaction that are to be read: all from offset `lo` on. `newest_ms`: the timestamp of
-    the transaction's newest batch, as DescribeProducers reports it."""
+    """The part of an open transaction that is to be read: its batches from offset `lo` on. `newest_ms`: the timestamp
+    of the transaction's newest batch, as DescribeProducers reports it."""
 
     lo: int
     newest_ms: int
@@ -39,9 +39,9 @@ class SearchRange(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetCommits:
-    """The offsets (group, topic and partition) that the batches of one transaction commit. `has_newest`: these batches
-    include the one with the `newest_ms` of SearchRange. `undecodable`: a mapping from reason to the number of records
-    that could not be decoded."""
+    """The offsets (group, topic and partition) that the batches of one transaction commit. `has_newest`: True if one of
+    these batches has the timestamp `newest_ms` of SearchRange. `undecodable`: a mapping from reason to the number of
+    records that could not be decoded."""
 
     offsets: set[OffsetKey] = field(default_factory=set)
     has_newest: bool = False
@@ -65,7 +65,7 @@ def read_commits(
     newest batch of every transaction was found, stops at the first newer batch that belongs to none of them.
     `searches`: a mapping from producer id to its search; not empty.
 
-    Raises KafkaUnavailable. Raises KafkaRefused without READ on the topic.
+    Needs READ on the topic. Raises KafkaUnavailable or KafkaRefused.
     """
     lo = min(search_range.lo for search_range in searches.values())
     newest_ms = max(search_range.newest_ms for search_range in searches.values())

@@ -31,8 +31,8 @@ class ShareOffset(NamedTuple):
 
 
 class ShareGroupOffsets(NamedTuple):
-    """`offsets`: a mapping from partition to a share group's offset there (None: it could not be read). The mapping is
-    empty if `error` is not 0."""
+    """The offsets of a share group. `offsets`: a mapping from partition to the group's offset there (None: it could not
+    be read); empty if `error` is not 0."""
 
     error: int
     offsets: Mapping[TopicPartition, ShareOffset | None]

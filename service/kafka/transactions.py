@@ -62,8 +62,8 @@ def lists_ids_without_log(client: KafkaClient) -> bool:
     """Returns whether a broker lists transactional ids although the cluster has no topic `__transaction_state`. A
     broker of Apache Kafka that lists an id leads a partition of the topic, and so has the topic in its metadata.
 
-    A broker that does not answer ListTransactions counts as one that lists no ids. Raises KafkaUnavailable if no broker
-    answers, KafkaRefused if the topic may not be described.
+    A broker that does not answer ListTransactions counts as one that lists no ids. Raises KafkaUnavailable if Metadata
+    requests get no answer, KafkaRefused if the topic may not be described.
     """
     for node in broker_ids(client):
         try:
@@ -87,8 +87,8 @@ def no_coordinator_knows(
     client: KafkaClient, transactional_id: str, producer_id: int, timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> bool | None:
     """Returns True if no coordinator will end the transaction of the id, False if a broker still ends it, and None if
-    this is not known now. The id's records were left behind in its former partition of the transaction log when
-    partitions were added to the log.
+    this is not known now. Call this for an id whose records were left behind in its former partition of the transaction
+    log when partitions were added to the log.
 
     If a broker describes the id with `producer_id`, returns False: that broker has not restarted since partitions were
     added, and still ends the transaction. Returns True if two conditions are met. Every broker answers that it is not

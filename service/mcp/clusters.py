@@ -22,8 +22,8 @@ _COUNTS: Final = ("hanging", "open")
 
 async def what_is_wrong(ask: Ask, cluster: str | None) -> Fields:
     """Returns the answer about the cluster. If `cluster` is None, the answer describes the CLUSTERS clusters with the
-    most hanging transactions, names up to CLUSTERS more, and contains the number of all others. Reads at most _READ
-    clusters; if there are more, the unread ones count as one cluster."""
+    most hanging transactions, names up to CLUSTERS more, and contains the number of the clusters left out. Reads at
+    most _READ clusters; if there are more, that number counts all unread clusters as one."""
     if cluster is not None:
         return {"clusters": [await _cluster(ask, await ask("clusters", cluster), FINDINGS)]}
     page = await ask("clusters", limit=str(_READ))

@@ -21,7 +21,7 @@ Finding = Mapping[str, Any]
 
 class Place(NamedTuple):
     """The sort key of a finding. `is_muted`: True if a mute is in force at the time of the data (`as_of`). `heals`: a
-    number for the outlook of the finding's kind; findings that do not heal by themselves come first."""
+    number for the outlook of the finding's kind, which puts findings that do not heal by themselves first."""
 
     is_muted: bool
     rank: int
@@ -99,7 +99,7 @@ def _from_catalogue(kind: str) -> Fields:
 
 
 async def open_findings(ask: Ask, cluster: str, **filters: str) -> list[Finding]:
-    """Returns the newest open findings, the gravest first and muted ones last."""
+    """Returns up to _READ open findings, the newest ones, ordered with the gravest first and muted ones last."""
     placed = await _read(ask, cluster, **filters)
     return [one for _, one in sorted(placed, key=itemgetter(0))]
 

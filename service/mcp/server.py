@@ -57,8 +57,8 @@ def runbooks() -> tuple[Runbook, ...]:
 
 
 def create_server(version: str, ask_of: Callable[[Context], Ask]) -> Server[Any]:
-    """Returns the server. `ask_of`: returns, for a request, the function by which tools ask REST with the rights of the
-    request's sender."""
+    """Returns the server. `ask_of`: a function that gets a request and returns the function by which tools ask REST
+    with the rights of the request's sender."""
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = next((tool for tool in TOOLS if tool.name == params.name), None)

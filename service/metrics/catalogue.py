@@ -88,7 +88,8 @@ APPLICATION_TRANSACTIONS = _metric(
 APPLICATION_COMPLETED = _metric(
     "application_completed_total",
     "counter",
-    "Completed transactions of an application, by outcome and cause; counted while their id belongs to it.",
+    "Completed transactions of an application, by outcome and cause; counted while their id belongs to the"
+    " application.",
     "application",
     "outcome",
     "cause",
@@ -238,7 +239,7 @@ CLUSTER_INFO = _metric(
     "transaction_version",
     "metadata_version",
 )
-SERIES_DROPPED = _metric("series_dropped", "gauge", "Series that the cap leaves out now; the worst are kept.")
+SERIES_DROPPED = _metric("series_dropped", "gauge", "Series that the cap leaves out now; the worst series are kept.")
 
 
 CANARY_COMMIT = _metric(
@@ -302,7 +303,8 @@ OTLP_DROPPED = Metric(
     f"{PREFIX}otlp_dropped_total",
     "counter",
     "Data points, traces, or single spans that the OpenTelemetry endpoint will never get, by reason: refused by it,"
-    " above the cap, deleted from the store before they were sent (at most this number), or without a valid time.",
+    " above the cap, deleted from the store before they were sent (the number is an upper limit), or without a"
+    " valid time.",
     ("signal", "reason"),
 )
 

@@ -61,12 +61,12 @@ class Series(NamedTuple):
 
 
 def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> list[tuple[str, Series]]:
-    """Returns (cluster, series) of all clusters, with one SERIES_DROPPED for each cluster: at most `limit` series of
-    Prometheus, unless there are more series that are always kept.
+    """Returns the kept series of all clusters as (cluster, series), with one SERIES_DROPPED for each cluster. They make
+    at most `limit` series of Prometheus, unless those that are always kept exceed the limit.
 
     Series of metrics without `many` are always kept. The rest of the limit is shared fairly among the clusters. Of the
     series of metrics with `many`, a cluster keeps the first ones, because the worst series come first. A SERIES_DROPPED
-    in `of_clusters` counts series that were left out before.
+    in `of_clusters` counts series that the caller has left out already.
     """
     kept: list[tuple[str, Series]] = []
     rest: list[tuple[str, list[Series], int]] = []

@@ -27,8 +27,9 @@ AT_ONCE: Final = 500
 
 
 class Batch(NamedTuple):
-    """The next notifications of a receiver, from the events with numbers above `after` and up to `sequence`. `dropped`:
-    the number of events that are skipped, because the store no longer has all events after the receiver's position.
+    """The next notifications of a receiver, from the events with numbers above `after` and up to `sequence`. In a batch
+    of `Outbox.overlooked`, `after` equals `sequence`, and no notification comes from an event. `dropped`: the maximum
+    number of events that are skipped, because the store no longer has all events after the receiver's position.
     `is_all`: True if there are no later events."""
 
     notifications: tuple[Notification, ...]
@@ -84,7 +85,7 @@ class Outbox:
         )
 
     def overlooked(self, sequence: int, now_ms: int, *, with_mutes: bool) -> Batch:
-        """Returns notifications for which no event after `sequence` exists.
+        """Returns notifications of findings that have no event after `sequence`.
 
         - OPENED: the finding is open and not muted; the receiver wants it and does not know it.
         - RESOLVED: the receiver knows the finding, which has ended.

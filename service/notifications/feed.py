@@ -154,7 +154,7 @@ class EventFeed(Generic[T]):
         _set(self._waiting)
 
     def _known_after(self, sequence: int) -> list[tuple[int, T]] | None:
-        """Returns the kept events after `sequence`; None if some of them are not kept."""
+        """Returns the events after `sequence`; None if some of them are not kept in memory any more."""
         oldest = self._kept[0][0] if self._kept else self._position + 1
         return None if sequence < oldest - 1 else [one for one in self._kept if one[0] > sequence]
 

@@ -12,9 +12,9 @@ _RESTART_OR_TWO: Final = (
     "A single fence mostly comes from an application that started again after a crash, a kill, a rebalance or a new"
     " configuration. The records of this transaction are discarded, and the application has to write them again. An"
     " application that reads its input again from the last commit writes them again. A two-phase sink (Apache Flink)"
-    " does not write them again if a checkpoint counts them as delivered; then they are lost. Repeated fences in turns"
-    " come from two instances with one id, or from one instance that starts again and again. If the fenced instance is"
-    " alive, its log has ProducerFencedException or InvalidProducerEpochException."
+    " does not write them again if a checkpoint counts them as delivered; then they are lost. Repeated fences come"
+    " from two instances with one id that fence each other in turn, or from one instance that starts again and again."
+    " If the fenced instance is alive, its log has ProducerFencedException or InvalidProducerEpochException."
 )
 
 _ENDS: Final = {
@@ -54,8 +54,8 @@ _ENDS: Final = {
         " error (KIP-360), or another instance asked and gave up. If an Empty follows, a producer was started with the"
         " id; under transaction version 2, its own client may also have aborted and started again at once. If a second"
         " Empty follows, with another timeout, an administrator or the application's own framework (Kafka Connect, when"
-        " it is configured anew) fenced the id before. Look in the client's log: an abort, or a failed request,"
-        " before this abort means that the client ended the transaction itself."
+        " it is configured anew) fenced the id before the application came back. Look in the client's"
+        " log: an abort, or a failed request, before this abort means that the client ended the transaction itself."
     ),
     (CauseCode.ADMIN, Confidence.AMBIGUOUS): (
         "Ended by fenceProducers or forceTerminateTransaction: by an administrator, or by the application's own"

@@ -71,8 +71,8 @@ _LAST_CLIENT_EPOCH: Final = 32_766
 
 class Cause(NamedTuple):
     """The cause of a record, such as the end of a transaction. `code` is part of the API. `confidence`: `certain` means
-    that the log allows no other explanation, whichever records compaction removed before. While `is_open`, the id's
-    next record may still change the cause."""
+    that the log allows no other explanation, whichever earlier records compaction has removed. While `is_open`, the
+    id's next record may still change the cause."""
 
     code: CauseCode
     confidence: Confidence
@@ -165,12 +165,12 @@ def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
 
 
 def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord) -> Cause:
-    """Returns the cause of an abort, given two neighbouring records from its CompleteAbort on. `completed_ms`: the time
-    of the CompleteAbort.
+    """Returns the cause of an abort, in the light of two neighbouring records, the first of which is the abort's
+    CompleteAbort or a later record. `completed_ms`: the time of the CompleteAbort.
 
     `code` changes only while the cause is open, and only soon after the abort. CLIENT_ABORT becomes LIKELY if the
-    record after the CompleteAbort shows that the client continues, however late. FENCED is never CERTAIN, because an
-    administrator's fence may carry any timeout, even the id's own."""
+    record after the CompleteAbort, however late it comes, shows that the client continues. FENCED is never CERTAIN,
+    because an administrator's fence may carry any timeout, even the id's own."""
     after_ms = after.timestamp_ms - completed_ms
     if cause.is_open and before.state == COMPLETE_ABORT and after_ms <= FOLLOWS_WITHIN_MS:
         if _is_next_init(before, after):

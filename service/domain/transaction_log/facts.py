@@ -107,9 +107,9 @@ class Run(NamedTuple):
     - `joined`: the record before `first` is in the same micro-batch, so the pair of these two records is among the
       steps, unless the pair is plain. If not `joined`, the store judges the pair of its own last record and `first`.
     - `participants`: the participants of `last`, present only while its transaction is open.
-    - `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at `ended_offset` with
-      `ended_state`. It contains the decision, its partitions and its epoch. Without such a PrepareX, `ended_value` is
-      None and the other two are -1.
+    - `ended_value`: the value of the run's newest PrepareX that has partitions, as Kafka wrote it: the decision, its
+      partitions and its epoch. `ended_offset`, `ended_state`: offset and state of this PrepareX. Without such a
+      PrepareX, `ended_value` is None and the other two are -1.
     """
 
     partition: int
@@ -253,7 +253,7 @@ class RangeRead(NamedTuple):
       nothing that the store has about this partition is valid any more.
     - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
       `gap` then covers everything that was read of the partition.
-    - `counts`: the records lie in the part of the log that is counted.
+    - `counts`: True if the records lie in the part of the log that is counted.
     - `missing`: the number of offsets without a record, because compaction removed the record.
     - `hole_end`: the offset after the last offset for which no record was read, for whatever reason (0: there is no
       such offset).
@@ -299,8 +299,8 @@ class LogBatch(NamedTuple):
     """Everything that one micro-batch read from the transaction log, or a part of that if the micro-batch is large.
 
     Runs are ordered by (partition, id, first offset); `lone` are further runs, in columns. Steps of an id are in any
-    order, and a minute of an id may be split into several values. `trouble` is the reason if a part could not be read;
-    None if every partition answered.
+    order, and a minute of an id may be split into several values. `trouble`: the reason why some of the log could not
+    be read; None if every partition answered.
     """
 
     ranges: tuple[RangeRead, ...]

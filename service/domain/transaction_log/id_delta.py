@@ -19,7 +19,7 @@ MINUTE_MS: Final = 60_000
 
 
 class Aborts(NamedTuple):
-    """Numbers of aborted transactions by cause, in the words of JSON, metrics and columns."""
+    """Numbers of aborted transactions: one field for each cause, with the name that JSON, metrics and columns use."""
 
     client: int = 0
     timeout: int = 0
@@ -73,8 +73,8 @@ def commit_sums(before: LogRecord, after: LogRecord) -> MinuteSums[int] | None:
 
 
 class IdMinute(NamedTuple):
-    """The transactions of an id that ended in one minute, and how long they took; means are `open_sum_ms` / `opened`
-    and `marker_sum_ms` / `marked`."""
+    """The transactions of an id that ended in one minute, and how long they took; the mean durations are `open_sum_ms`
+    / `opened` and `marker_sum_ms` / `marked`."""
 
     minute_ms: int
     sums: MinuteSums[int] = MinuteSums(0, 0, 0, 0, 0, 0, 0, 0, 0)

@@ -38,7 +38,7 @@ application may come back, which shows that its own framework fenced it."""
 class LastAbort(NamedTuple):
     """The newest PrepareAbort of an id: its offset (-1: none), its cause, and the time of its CompleteAbort.
 
-    `counts`: the CompleteAbort lies in the part of the log that is counted.
+    `counts`: True if the CompleteAbort lies in the part of the log that is counted.
     """
 
     offset: int
@@ -87,8 +87,8 @@ class JudgedPair(NamedTuple):
 
     - `decision`: a row for the first record, if it is a PrepareCommit and the pair is notable; else None. The history
       may have this row already.
-    - `revised`: the offset of an earlier row that gets another cause, and the new cause; None if no row does.
-    - `aborts`: (cause, completed at) of the aborts that count from now on.
+    - `revised`: the offset of an earlier row that gets another cause, and the new cause; None if all rows keep theirs.
+    - `aborts`: the aborts that count from this pair on, each as (cause, time of its completion).
     """
 
     last_abort: LastAbort
@@ -100,8 +100,8 @@ class JudgedPair(NamedTuple):
 
 
 def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts: bool) -> JudgedPair:
-    """Judges a pair. `before` is NO_RECORD if the predecessor is not known. `counts`: `after` lies in the part of the
-    log that is counted."""
+    """Judges a pair. `before` is NO_RECORD if the predecessor is not known. `counts`: True if `after` lies in the part
+    of the log that is counted."""
     revised: tuple[int, Cause] | None = None
     aborts: list[tuple[CauseCode, int]] = []
     note = transitions.anomaly(before, after)

@@ -13,12 +13,12 @@ SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.m
 SWEEP_CONFIG: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 PROGRESS_FRESH_MS: Final = 10_000
-"""Age up to which a requested end offset counts as the present end of a log partition. If the partition is read to that
-offset, everything written there is known."""
+"""Maximum time (ms) since an end offset was requested for which it counts as the present end of its log partition. If
+the partition is read to that offset, everything written there is known."""
 
 CLOCK_AHEAD_MS: Final = 1_000
-"""Maximum time (ms) by which the time at which an end offset was requested may lie in the future. If this time lies
-further ahead, the clock was set back, so the age of the end offset is unknown."""
+"""Maximum time (ms) by which the request time of an end offset may lie in the future. If it lies further ahead, the
+clock was set back, so the age of the end offset is unknown."""
 
 
 class Limits(NamedTuple):
@@ -63,8 +63,8 @@ since. Such a partition does not hold back `settled_ms`."""
 class KnownLog(NamedTuple):
     """The known part of the transaction log.
 
-    - `known_until_ms`: by log partition, the time up to which everything that was written is known. Partitions that
-      cannot be judged now (not read to their end, or asked too long ago) are absent.
+    - `known_until_ms`: a mapping from log partition to the time up to which everything written there is known.
+      Partitions that cannot be judged now (not read to their end, or asked too long ago) are absent.
     - `is_complete`: there is at least one partition, and all partitions can be judged.
     - `settled_ms`: the time up to which all partitions that answer have been read, however long ago that was; None
       while one of these partitions is not read to its end, if no partition answered, or if the clock was set back
@@ -85,7 +85,7 @@ class KnownLog(NamedTuple):
         return known_ms is not None and known_ms >= at_ms
 
     def is_assumed(self, config: str) -> bool:
-        """Returns whether the limit that the config sets is Kafka's default, because no broker reported the config."""
+        """Returns whether Kafka's default is used for the config, because no broker reported it."""
         return config in self.limits.assumed
 
 

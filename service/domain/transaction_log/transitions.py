@@ -62,7 +62,7 @@ def anomaly(before: LogRecord, after: LogRecord) -> str | None:
     if before.state not in BEFORE[after.state]:
         return f"Kafka allows no {NAMES[after.state]} after {NAMES[before.state]}: {_ANOMALY_REASON}"
     if before.state in OPEN and not is_same_transaction(before, after):
-        return f"the previous record belongs to another transaction, which has no end here: {_ANOMALY_REASON}"
+        return f"the previous record belongs to another transaction, whose end is missing: {_ANOMALY_REASON}"
     if before.state in EXPIRABLE and after.state in OPEN and not _may_begin(before, after):
         return f"the record that must come before this one is missing: {_ANOMALY_REASON}"
     return None

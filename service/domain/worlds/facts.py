@@ -15,8 +15,8 @@ class EntryQuery(NamedTuple):
     """An open entry, and the owner of its producer id. If no owner is known, `transactional_id` is None and
     `log_partition` is -1.
 
-    `newest_ms`: timestamp of the entry's newest record, by the producer's clock. `is_deep`: whether to read as far back
-    as the bounds allow, or only to the point where samples prove that the entry was absent.
+    `newest_ms`: timestamp of the entry's newest record, by the producer's clock. `is_deep`: True to read as far back as
+    the bounds allow, False to read back only to the point where samples prove that the entry was absent.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class EntryQuery(NamedTuple):
 
 
 def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], *, is_deep: bool) -> EntryQuery:
-    """Returns the question about the entry."""
+    """Returns the question to put to the brokers about the entry."""
     return EntryQuery(
         topic=entry.topic,
         partition=entry.partition,
@@ -49,8 +49,8 @@ def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], 
 
 class FirstBatch(NamedTuple):
     """The batch that began the entry. `first_timestamp_ms`: the timestamp of its first record, by the producer's clock.
-    `leader_epoch`: the epoch of the leader that wrote the batch. `is_first_of_epoch`: the partition's log was read from
-    offset 0 to the entry, and has no earlier batch of the entry's producer id and epoch."""
+    `leader_epoch`: the epoch of the leader that wrote the batch. `is_first_of_epoch`: True if the partition's log was
+    read from offset 0 to the entry, and has no earlier batch of the entry's producer id and epoch."""
 
     producer_epoch: int
     sequence: int
@@ -62,10 +62,10 @@ class FirstBatch(NamedTuple):
 class Batches(NamedTuple):
     """The producer id's data batches from the entry's start to the high watermark.
 
-    `is_whole`: all of these batches were read, at least one. Otherwise `last_offset` is `start_offset`, and `epochs`
-    reaches from the highest epoch of the markers before the entry (0 without markers) to the epoch in the producer
-    state. `first` is None if the batch at `start_offset` was not read. `last_leader_epoch`: the leader epoch of the
-    batch at `last_offset`; -1 unless `is_whole`. `is_single`: `is_whole`, and the entry consists of one batch.
+    `is_whole`: True if there are such batches, and all of them were read. Otherwise `last_offset` is `start_offset`,
+    and `epochs` reaches from the highest epoch of the markers before the entry (0 without markers) to the epoch in the
+    producer state. `first` is None if the batch at `start_offset` was not read. `last_leader_epoch`: the leader epoch
+    of the batch at `last_offset`; -1 unless `is_whole`. `is_single`: True if `is_whole`, and the entry is one batch.
     """
 
     start_offset: int

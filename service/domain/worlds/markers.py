@@ -9,7 +9,7 @@ from service.domain.worlds.transactions import Transaction
 
 
 class Marker(NamedTuple):
-    """A control batch of the producer id on the partition. `is_commit` is None if compaction emptied the batch.
+    """A marker: a control batch of a producer id on a partition. `is_commit` is None if compaction emptied the batch.
 
     `at_ms`: the time by the clock of the leader that wrote the marker. `coordinator_epoch`: the epoch of the
     coordinator that requested the marker.
@@ -28,7 +28,7 @@ def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker],
     partition, oldest first.
 
     `markers`: all markers before the entry that can belong to these transactions, or the newest of them. `is_complete`:
-    since the first of these transactions, the producer id had no other transactions on the partition.
+    True if the producer id has had no other transactions on the partition since the first of these began.
 
     Markers of a producer id are written in the order of its transactions, and each ends everything that the id has open
     there. So the earliest transaction to which the newest marker can belong is over, and so are all transactions before
@@ -46,8 +46,8 @@ def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Ma
 
 
 def _earliest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """Returns the least number of transactions that these markers can have ended; 0 if a marker fits no transaction:
-    somebody wrote such a marker by hand."""
+    """Returns the least number of transactions that these markers can have ended. Returns 0 if a marker fits none of
+    the transactions, because somebody must have written such a marker by hand."""
     at, previous = 0, None
     for marker in markers:
         if at and previous is not None and _may_be_copy(previous, marker, transactions[at - 1]):

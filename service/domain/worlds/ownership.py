@@ -26,9 +26,10 @@ def foreign_records(
 ) -> ForeignRecords | None:
     """Returns a sign that the entry comes from another cluster, or from a copy; None if there is no sign.
 
-    `history`: the records of the id that has the entry's producer id in this cluster; None if no id has it. The log has
-    no hole that could hide the entry's transaction. `transactions`: the transactions of that id. A producer may set any
-    timestamp, so timestamps are a sign only if neither samples nor a transaction show that the id wrote the entry.
+    `history`: the records of the id that has the entry's producer id in this cluster; None if no id has it.
+    `transactions`: the transactions of that id. Call this only if the transaction log has no hole that could hide the
+    entry's transaction. A producer may set any timestamp, so timestamps are a sign only if neither samples nor a
+    transaction show that the id wrote the entry.
     """
     return _without_owner(entry) if history is None else _of_owner(entry, history, transactions)
 
@@ -36,7 +37,7 @@ def foreign_records(
 def _without_owner(entry: EntryRead) -> ForeignRecords | None:
     """For a producer id that no id of this cluster had: returns a sign that it is a producer id of another cluster;
     None if there is no sign. A COMMIT marker is such a sign: a coordinator writes it only for an id in its log. (A
-    COMMIT by hand looks the same, and no marker is advised then, either.)"""
+    COMMIT that was written by hand looks the same; in this case, too, the finding advises no marker.)"""
     committed = next((marker for marker in reversed(entry.facts.markers) if marker.is_commit), None)
     if committed is not None:
         return ForeignRecords(ForeignSign.COMMITTED, committed.offset, 0)

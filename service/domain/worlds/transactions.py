@@ -85,7 +85,7 @@ class LogHistory(NamedTuple):
 class Transaction(NamedTuple):
     """A transaction of the producer id that is decided, or that is open and does not list the partition.
 
-    - `is_commit`: None while it is undecided.
+    - `is_commit`: True if it was committed, False if it was aborted, None while it is undecided.
     - `began`: the record after which its client began the transaction (NO_POSITION: the log does not show that record).
     - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
       `decided_ms`: the timestamp of that record; while it is open, of its newest record.
@@ -97,9 +97,9 @@ class Transaction(NamedTuple):
     - `data_epochs`: epochs under which its client may have written.
     - `marker_ms`: the time from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None if
       one of these two records is missing.
-    - `is_added_by_leaders`: leaders may have added its partitions (TV2). A leader adds its partition only if nothing of
-      the producer id and epoch is open there (`UnifiedLog.hasOngoingTransaction`). So the transaction may have written
-      behind an open entry without listing the partition. An older client adds each partition itself.
+    - `is_added_by_leaders`: True if leaders may have added its partitions (TV2). A leader adds its partition only if
+      nothing of the producer id and epoch is open there (`UnifiedLog.hasOngoingTransaction`). So the transaction may
+      have written behind an open entry without listing the partition. An older client adds each partition itself.
     """
 
     is_commit: bool | None
@@ -117,8 +117,8 @@ class Transaction(NamedTuple):
 
 class HiddenTransactions(NamedTuple):
     """Transactions, with any outcome and any partitions, that the log may hide. Their decisions may lie at the offsets
-    `decided`, which were not read. They began after `began` was appended (NO_POSITION: at any time), and wrote under
-    `data_epochs`."""
+    `decided`, which were not read. They began after the record at `began` was appended (NO_POSITION: at any time), and
+    wrote under `data_epochs`."""
 
     log_partition: int
     began: LogPosition
@@ -234,9 +234,9 @@ def _written_under(group: Sequence[LogRecord], decision: LogRecord) -> int:
 
 
 def _data_epochs(decision: LogRecord, is_rotated: bool) -> Epochs:
-    """Returns the epochs under which the client may have written, from the decision alone. TV2: a commit raises the
-    epoch once, an abort once or (4.0.0) twice. Old protocol: an end by the client keeps the epoch, an abort by the
-    coordinator raises it once."""
+    """Returns the epochs under which the client may have written, from the decision alone. Under TV2, a commit raises
+    the epoch once, and an abort raises it once (in 4.0.0: or twice). Under the old protocol, an end by the client keeps
+    the epoch, and an abort by the coordinator raises it once."""
     if is_rotated:
         return Epochs(LAST_EPOCH - 2, LAST_EPOCH - 1)
     epoch, is_commit = decision.producer_epoch, decision.state in _COMMITS

@@ -10,7 +10,7 @@ since, if a reading overrules the decision (`Verdict.overrules`), or if two read
 | PRELIMINARY  | a reading while a transaction could end the entry; not reported | once no transaction will end it |
 | RECALLED     | a finding from before a restart; reported | once no transaction will end it |
 | UNKNOWN      | a reading that left both markers possible | at once and further back; then every READ_AGAIN_MS |
-| KNOWN        | a reading that left one marker | after confirmation step 2 held anew, or the entry may have grown |
+| KNOWN        | a reading that left one marker | once step 2 of confirmation holds anew, or the entry may have grown |
 | CONTRADICTED | two readings that exclude each other | never |
 | NO_LOG       | the beginning, if the transaction log cannot be read | never |
 """
@@ -65,7 +65,8 @@ class Decided(StrEnum):
 
 
 class Proof(NamedTuple):
-    """A fact, read at `at_ms`, that removes a world. `source`: the place where the fact can be read again."""
+    """A fact, read at `at_ms`, that rules out ways in which the entry can have been written. `source`: the place where
+    the fact can be read again."""
 
     kind: ProofKind
     at_ms: int
@@ -159,9 +160,9 @@ _NO_LOG: Final = undecided(NoLogAccess())
 class Decision:
     """The decision about an entry: its state, and the results of the readings so far. `newest`: the verdict of the
     reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading at which no
-    transaction could end the entry any more; -1 if there was no such reading. `is_deep`: this reading went as far back
-    as its bounds allow. `earlier`: the decision about the records that the entry had before it grew; UNKNOWN if that
-    was not known."""
+    transaction could end the entry any more; -1 if there was no such reading. `is_deep`: True if this reading went as
+    far back as its bounds allow. `earlier`: the decision about the records that the entry had before it grew; UNKNOWN
+    if that decision was not known."""
 
     state: State = State.UNREAD
     newest: Verdict = NOT_READ

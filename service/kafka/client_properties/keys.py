@@ -114,8 +114,8 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class _Choice(NamedTuple):
-    """The values that a key may have. `folds`: case does not matter. `many`: the key takes a comma-separated list of
-    these values."""
+    """The values that a key may have. `folds`: True if upper and lower case count as equal. `many`: True if the key
+    takes a comma-separated list of these values."""
 
     values: tuple[str, ...]
     folds: bool = True
@@ -156,8 +156,8 @@ _CHOICES: Final[Mapping[str, _Choice]] = {
 
 
 def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
-    """Yields a text for each refused key, and for each value that its key may not have. `properties`: after
-    `reading.resolve`."""
+    """Yields a text for each refused key, and for each key with a value that the key may not have. `properties`: the
+    result of `reading.resolve`."""
     has_command = oauth.COMMAND in properties
     for key, value in properties.items():
         if key in CLASSES:
@@ -189,7 +189,10 @@ def ignored(properties: Mapping[str, str]) -> list[str]:
 
 def _advice(key: str, value: str) -> str:
     if key == MECHANISM and value.upper() == "AWS_MSK_IAM":
-        return f": it is for Java only: use {OAUTHBEARER}, and set {oauth.COMMAND} to a command that prints a token"
+        return (
+            f"; this mechanism is for Java only: use {OAUTHBEARER}, and set {oauth.COMMAND} to a command that prints"
+            " a token"
+        )
     if key.endswith(".type"):
         return ": convert the store to PKCS12 or PEM"
     return ""

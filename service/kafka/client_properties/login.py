@@ -98,8 +98,9 @@ _MODULES: Final = {
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": (OAUTHBEARER,),
     "security.auth.module.Krb5LoginModule": (GSSAPI,),
 }
-"""Maps a JAAS login module to the mechanisms that it serves. The first three may be shaded (a package in front); the
-last one belongs to com.sun or com.ibm. Any other module is refused, because the meaning of its options is unknown."""
+"""Maps a JAAS login module to the mechanisms that it serves. The first three may have a package in front, as in shaded
+jars; the last one has com.sun or com.ibm in front. Any other module is refused, because the meaning of its options is
+unknown."""
 
 _DEFAULT_HANDLER: Final = "org.apache.kafka.common.security.authenticator.AbstractLogin$DefaultLoginCallbackHandler"
 

@@ -149,7 +149,7 @@ def _from_environment(of_pattern: str, properties: Mapping[str, str], environmen
         if not allowed.fullmatch(key):
             raise ValueError(f"{of_pattern} does not allow it")
         if key not in environment:
-            raise ValueError("this variable is not set")
+            raise ValueError("this environment variable is not set")
         return environment[key]
 
     return value
@@ -185,8 +185,8 @@ def _of_file(path: Path, key: str) -> tuple[Path, str]:
 
 
 def _of_directory(path: Path, key: str) -> tuple[Path, str]:
-    """Returns the file with the name `key` and its whole text. Raises ValueError if there is no such file, if it is not
-    UTF-8, or if `key` is a path."""
+    """Returns the path of the file `key` in the directory, and the file's whole text. Raises ValueError if there is no
+    such file, if the text is not UTF-8, or if `key` is a path."""
     file = path / key
     try:
         if key in (".", "..") or "/" in key or not file.is_file():

@@ -97,11 +97,13 @@ def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | Non
     except OSError as e:
         raise ValueError(f"{store}.location: {location}: {e.strerror}") from e
     if (only := _JAVA_ONLY.get(raw[:4])) is not None and given != "PEM":
-        raise ValueError(f"{store}.location: {location} is {only}: {_conversion(location, only)}")
+        raise ValueError(
+            f"{store}.location: {location} is {only}, which only Java reads; {_conversion(location, only)}"
+        )
     if given and _is_pem(raw) != (given == "PEM"):
         raise ValueError(f"{store}.type={given}, but {location} is {'PEM' if _is_pem(raw) else 'not PEM'}")
     if _is_pem(raw) and properties.get(f"{store}.password"):
-        raise ValueError(f"{store}.password cannot be given for PEM: the password of a key is {KEY_PASSWORD}")
+        raise ValueError(f"{store}.password cannot be given for PEM: the password of a private key is {KEY_PASSWORD}")
     return raw
 
 
@@ -109,7 +111,7 @@ def _conversion(location: str, store_type: str) -> str:
     """Returns advice for a store in a format that only Java reads: the command that converts the store to PKCS12."""
     new = shlex.quote(str(Path(location).with_suffix(".p12")))
     return (
-        f"convert it: keytool -importkeystore -srckeystore {shlex.quote(location)} -srcstoretype {store_type}"
+        f"to convert it, run: keytool -importkeystore -srckeystore {shlex.quote(location)} -srcstoretype {store_type}"
         f" -destkeystore {new} -deststoretype PKCS12"
     )
 

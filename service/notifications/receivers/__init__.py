@@ -12,8 +12,8 @@ from service.notifications.notification import Receiver, Undelivered
 
 def receiver_of(table: NotifyTable, base: str, watched_clusters: Callable[[], Collection[str]]) -> Receiver:
     """Returns the receiver. Reads no files, because receivers read their files when they send. `base`: the address of
-    our pages. `watched_clusters`: returns the Kafka cluster ids to which a receiver of kind kafka must not write,
-    unless `allow_watched_cluster` is set."""
+    our pages. `watched_clusters`: a function that returns the Kafka cluster ids to which a receiver of kind kafka must
+    not write, unless `allow_watched_cluster` is set."""
     # imported here, because each needs a library of its own
     if table.kind == "apprise":
         from service.notifications.receivers.people import People

@@ -85,9 +85,9 @@ def _retry_after_s(text: str) -> float:
 class Webhook(Receiver):
     """Sends each notification in a request of its own: as JSON, and signed by the rules of Standard Webhooks 1.0.
 
-    `secret`: returns the key of the signature, as text or as whsec_BASE64; None: no signature. `template`: a file with
-    a Jinja template of the body; the template can use the keys of `Notification.as_json`; None: the notification as
-    JSON.
+    `secret`: a function that returns the key of the signature, as text or as whsec_BASE64; None: no signature.
+    `template`: a file with a Jinja template of the body; the template can use the keys of `Notification.as_json`; None:
+    the notification as JSON.
     """
 
     endpoint: Endpoint
@@ -225,8 +225,8 @@ class Alertmanager(Receiver):
 
 def labels_of(notification: Notification, severity: Severity) -> dict[str, str]:
     """Returns the labels of a finding's alert. For Alertmanager, an alert with different labels is a different alert,
-    so labels hold only values that stay the same. Exceptions are severity and owner (`Alertmanager.repeat` ends
-    outdated alerts)."""
+    so labels hold only values that stay the same. Only severity and owner may change: `Alertmanager.repeat` then ends
+    the alert with the outdated labels."""
     finding = notification.finding
     labels = {
         "alertname": TEST_ALERT

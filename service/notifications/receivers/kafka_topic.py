@@ -36,8 +36,8 @@ _PRODUCER: Final = {
 
 class KafkaTopic(Receiver):
     """Writes to the topic of an address like kafka://HOST:PORT[,…]/TOPIC, with the client settings in the file
-    `client_properties`, if given. `refused`: returns the ids of the Kafka clusters that must not be written to. Address
-    and file are read anew for each producer."""
+    `client_properties`, if given. `refused`: a function that returns the ids of the Kafka clusters that must not be
+    written to. Address and file are read anew for each producer."""
 
     def __init__(
         self, url: Callable[[], str], client_properties: Path | None, refused: Callable[[], Collection[str]]
@@ -95,7 +95,7 @@ class KafkaTopic(Receiver):
         if known.cluster_id in self._refused():
             raise Undelivered(
                 f"the brokers are those of the watched cluster {known.cluster_id}, so notifications fail when this"
-                " cluster fails: set allow_watched_cluster = true to write to this cluster anyway"
+                " cluster fails; to write to this cluster anyway, set allow_watched_cluster = true"
             )
         self._producer = producer
         return producer

@@ -85,7 +85,7 @@ def test_without_declared_providers_a_variable_is_text(tmp_path: Path) -> None:
         ("${file:password}", "no path in it"),
         ("${dir:SECRETS:none}", "no file none in SECRETS"),
         ("${dir:SECRETS:../client.properties}", "no file ../client.properties in SECRETS"),
-        ("${env:TXNSCOPE_TEST_NONE}", "this variable is not set"),
+        ("${env:TXNSCOPE_TEST_NONE}", "this environment variable is not set"),
         ("${env:path:TXNSCOPE_TEST_NONE}", "EnvVarConfigProvider takes no path"),
     ],
 )

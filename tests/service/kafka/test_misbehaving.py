@@ -70,8 +70,8 @@ class TestFirstContact:
                 f"{INVALID}it answers as an HTTP server, not as a Kafka broker",
             ),
             (Served(b"\x15\x03\x03\x00\x02\x02\x0a"), f"{INVALID}it answers as a TLS listener, not as a Kafka broker"),
-            (Served(struct.pack(">i", 2**31 - 1)), f"{INVALID}2147483647 bytes are not a Kafka frame"),
-            (Served(struct.pack(">i", -5)), f"{INVALID}-5 bytes are not a Kafka frame"),
+            (Served(struct.pack(">i", 2**31 - 1)), f"{INVALID}2147483647 is not a valid length of a Kafka frame"),
+            (Served(struct.pack(">i", -5)), f"{INVALID}-5 is not a valid length of a Kafka frame"),
             (
                 Served(struct.pack(">ii", 40, 1) + bytes(range(90, 126))),
                 f"{INVALID}(Unable to decode response|its answer .*)",

@@ -195,7 +195,7 @@ class TestEndpoint:
         ("sasl.oauthbearer.token.endpoint.url=u:pw@a", "'a' is not a URL that begins with https://"),
         (
             "sasl.oauthbearer.token.endpoint.url=https://a/",
-            "no client id and secret: set sasl.oauthbearer.client.credentials.client.id and",
+            "client id or secret is missing: set sasl.oauthbearer.client.credentials.client.id and",
         ),
         ("txnscope.oauthbearer.token.command=giver 'x", "txnscope.oauthbearer.token.command: no closing quotation"),
         ("txnscope.oauthbearer.token.comand=giver", "txnscope.oauthbearer.token.comand is not supported"),

@@ -106,9 +106,9 @@ def test_a_store_that_only_java_reads_is_refused_with_a_convert_command(
     store.write_bytes(bytes.fromhex(magic) + bytes(8))
     said = refusal(tmp_path, "ssl.truststore.password=x", f"ssl.truststore.location={store}")
     assert said == (
-        f"ssl.truststore.location: {store} is {store_type}: convert it: keytool -importkeystore"
-        f" -srckeystore '{store}' -srcstoretype {store_type} -destkeystore '{tmp_path}/my store.p12'"
-        " -deststoretype PKCS12"
+        f"ssl.truststore.location: {store} is {store_type}, which only Java reads; to convert it, run:"
+        f" keytool -importkeystore -srckeystore '{store}' -srcstoretype {store_type}"
+        f" -destkeystore '{tmp_path}/my store.p12' -deststoretype PKCS12"
     )
 
 
@@ -121,7 +121,7 @@ def test_the_convert_command_makes_a_store_that_can_be_read(tmp_path: Path, auth
     except FileNotFoundError:
         pytest.skip("no keytool: it comes with a JDK")
     lines = [f"ssl.truststore.location={store}", f"ssl.truststore.password={password}"]
-    command = refusal(tmp_path, *lines).partition("convert it: ")[2]
+    command = refusal(tmp_path, *lines).partition("to convert it, run: ")[2]
     flags = f" -noprompt -srcstorepass '{password}' -deststorepass '{password}'"
     subprocess.run(command + flags, shell=True, check=True, capture_output=True)
     lines[0] = f"ssl.truststore.location={store.with_suffix('.p12')}"
