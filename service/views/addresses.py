@@ -41,7 +41,7 @@ def partition_page(cluster: str, topic: str, partition: int, offset: int | None 
 
 
 def id_query(transactional_id: bytes) -> str:
-    """Returns the query with `id`, or with `id_b64` if the percent-encoded id is too long."""
+    """Returns a query string that names the id: `id=…`, or `id_b64=…` if the percent-encoded id is too long."""
     percent = quote(transactional_id, safe="")
     return f"id={percent}" if len(percent) <= _PERCENT_UP_TO else f"id_b64={encode_bytes(transactional_id)}"
 

@@ -48,7 +48,7 @@ number would round to 1,000."""
 
 
 def about(number: float) -> str:
-    """Formats a number with at most three digits and a unit: `765 k`, `3.9 M`; below 100,000 in full, with commas."""
+    """Formats a number: below 100,000 in digits with commas, `12,345`; otherwise with a unit, `765 k`, `3.9 M`."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size * (100 if unit == "k" else _ROUNDED):
             value = number / size
@@ -131,7 +131,7 @@ WORDS: Final = {
 }
 
 COUNTED: Final = {word: cause for cause, word in COUNTED_AS.items()}
-"""A mapping from the word under which aborts are counted to their cause."""
+"""A mapping from each word under which aborts are counted to the cause of these aborts."""
 
 TO_DO: Final = {
     (CauseCode.CLIENT_ABORT, Confidence.LIKELY): (

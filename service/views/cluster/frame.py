@@ -79,7 +79,7 @@ class Frame(NamedTuple):
         return limits_of(self.seen.configs)
 
     def as_of_ms(self, source: str) -> int | None:
-        """Returns the time of the source's last success, as REST reports it; None if there was no success."""
+        """Returns the time of the last success of `source`, as REST reports it; None if there was no success."""
         status = self.seen.statuses.get(source)
         return self.seen.coverage.answered_at_ms if source == SourceName.PARTITIONS else status and status.as_of_ms
 
