@@ -179,7 +179,7 @@ _CSS: Final = {
     "unknown": "nontx",
 }
 _NEAR: Final = 24.0
-"""Distance, in percent, between LSO and high watermark below which their labels would touch."""
+"""If LSO and high watermark are less than this distance (in percent) apart, their labels would touch."""
 
 
 class Block(NamedTuple):
