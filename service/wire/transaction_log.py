@@ -144,7 +144,7 @@ def _room_for(count: int, cursor: Cursor) -> None:
 
 
 def _tags(cursor: Cursor) -> dict[int, int]:
-    """Returns the known tagged fields that are present, by tag number."""
+    """Returns a mapping from tag number to value, for the tagged fields that are present and known."""
     found = {}
     for tag, size in _tag_headers(cursor):
         wanted = TAG_SIZES.get(tag)
