@@ -157,7 +157,7 @@ RUNS_AT_ONCE = 100_000
 
 
 def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
-    """Yields (kind, facts of that kind), in the order of the rows."""
+    """Yields the facts in the rows, in the order of the rows, as pairs: a kind, and an array of facts of this kind."""
     for kind, arrow in zip(table["kind"].to_pylist(), table["arrow"].to_pylist(), strict=True):
         with pa.ipc.open_stream(arrow) as stream:
             for batch in stream:

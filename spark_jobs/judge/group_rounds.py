@@ -146,6 +146,6 @@ class GroupSchedule:
 
 
 def _bounded(coordinators: Mapping[str, int]) -> tuple[dict[str, int], frozenset[str]]:
-    """Returns the first MOST_GROUPS groups by name, and the names of the others."""
+    """Returns the first MOST_GROUPS groups in alphabetical order, with their brokers, and the names of the others."""
     kept = dict(sorted(coordinators.items())[:MOST_GROUPS])
     return kept, frozenset(coordinators.keys() - kept.keys())
