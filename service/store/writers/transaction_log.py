@@ -80,11 +80,11 @@ class TransactionLogWriter(SourceWriter):
         None if the log exists or may still be created.
 
         In the first read of a long log, one transaction would hold the write lock for too long. For this reason, runs
-        that change no counter are written first, in short transactions without progress. After a crash in between, the
-        same ranges are read again, and runs that are already stored are skipped.
+        that change no counter are written first, in short transactions that do not store the progress. After a
+        crash between these transactions, the same ranges are read again, and runs that are already stored are skipped.
 
         `before_ms`: duration of the previous batch, which is added to a histogram. Raises OutOfSequence (start again at
-        the store's progress), LeaseLost (stop) or StoreUnavailable (try again); then no counter was changed.
+        the store's progress), LeaseLost (stop) or StoreUnavailable (try again). If it raises, no counter was changed.
         """
         facts = FoldedFacts.of(batch)
         with self._transaction(before_ms) as connection:
@@ -198,8 +198,7 @@ _SETTLE = (
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
     """Settles the causes of aborts that wait for the next record of their id. An abort is settled only if its log
     partition was read to an end offset that was requested at or after `settles_at_ms`. Only such a read proves that no
-    record followed in time. Our clock does not prove it: after an outage, the next record may
-    still be unread.
+    record followed in time. Our clock does not prove it: after an outage, the next record may still be unread.
 
     Adds to `ended` the aborts that are counted. Reads at most AT_ONCE waiting aborts, the earliest `settles_at_ms`
     first.
