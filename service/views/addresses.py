@@ -18,7 +18,7 @@ def cluster_page(cluster: str) -> str:
 
 def page_of(cluster: str, name: str, **query: object) -> str:
     """Returns the address of a page of the cluster. `name`: findings, transactions, applications, partitions, expiring,
-    groups, pipeline, audit, goto. `query`: the parameters; parameters that are None are left out."""
+    groups, pipeline, audit or goto. `query`: the parameters of the address; parameters that are None are left out."""
     given = {key: value for key, value in query.items() if value is not None}
     return f"{cluster_page(cluster)}/{name}" + (f"?{urlencode(given, doseq=True)}" if given else "")
 

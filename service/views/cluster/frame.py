@@ -175,8 +175,8 @@ NEVER: Final = "never"
 
 
 class Freshness(NamedTuple):
-    """The age of the data on a page. `as_of_ms`: of the sources on which the page depends, the last success of the one
-    that succeeded least recently; None until all of these sources have succeeded. `read`: during the first read of the
+    """The age of the data on a page. The page depends on some sources; `as_of_ms` is the last success of the one that
+    succeeded least recently, None until all of them have succeeded. `read`: during the first read of the
     transaction log, the share that has been read, 0 to 1; else None."""
 
     now_ms: int

@@ -37,8 +37,8 @@ from service.views.partitions.judged import Coverage, coverage
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
 STALLED_READ: Final = 2_500
-"""Maximum number of stalled partitions that get series of metrics. Each partition has four series, so
-there are at most 10,000 of these series."""
+"""Maximum number of stalled partitions that get series of metrics. Each partition has four series, so there are at
+most 10,000 of these series."""
 
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
 

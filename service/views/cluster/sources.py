@@ -76,8 +76,8 @@ def sources_of(
     stalls: Mapping[str, Stall],
     now_ms: int,
 ) -> list[Source]:
-    """Returns the sources, sorted by name. `coverage`: the coverage of the data partitions. `stalls`: a
-    mapping from source to its stall."""
+    """Returns the sources, sorted by name. `coverage`: the coverage of the data partitions. `stalls`: a mapping from
+    source to its stall."""
     read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
     found = []
     for name in sorted(read_of.keys() | statuses.keys()):

@@ -110,8 +110,8 @@ def waiting_abort_ms(row: IdRow) -> int | None:
 
 
 def ends_of(minute: IdMinute) -> dict[str, int]:
-    """Returns the numbers of transactions that ended in the minute: of commits, under the key "commit", then of aborts,
-    keyed by cause."""
+    """Returns the numbers of transactions that ended in the minute. The key "commit" has the number of commits; each
+    other key is a cause, and has the number of aborts with this cause."""
     return {"commit": minute.sums.commits, **minute.aborts._asdict()}
 
 
