@@ -85,7 +85,7 @@ def render_bare(template: str, status: int = 200, **values: Any) -> Response:
 
 
 def breakable(text: str) -> Markup:
-    """Returns an id that may wrap after `-`, `_`, `.`, `/`, `:`, and is never cut."""
+    """Returns the text of an id, with places after `-`, `_`, `.`, `/` and `:` at which a browser may wrap it."""
     return Markup("<wbr>").join(escape(part) for part in _BREAKS.split(text))
 
 
