@@ -148,9 +148,9 @@ TO_DO: Final = {
         " protocol is fenced by the abort and must be created again. Many timeouts at once point to a broker."
     ),
     (CauseCode.FENCED, Confidence.LIKELY): (
-        "nothing after a single restart: a restart with an open transaction causes one fence. If fences repeat in"
-        " turns, find the second instance, if there is one, and give each instance ids of its own. Do not change ids"
-        " that belong to a task or an input partition."
+        "nothing after a single restart: a restart with an open transaction causes one fence. If two"
+        " producers fence each other in turns, find the second instance, if there is one, and give each instance ids of"
+        " its own. Do not change ids that belong to a task or an input partition."
     ),
     (CauseCode.FENCED, Confidence.AMBIGUOUS): (
         "look in the client's log at that time. If an abort or a failed request comes first, the client ended the"
