@@ -66,7 +66,8 @@ def paged(rows: Sequence[Row], page: int) -> Paged[Row]:
 
 
 PAGE_CSP: Final = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
-"""The Content-Security-Policy of pages: uPlot sets styles of elements; no script is inline."""
+"""The Content-Security-Policy of pages. It allows inline styles, because uPlot sets styles of elements. No script is
+inline."""
 
 _BREAKS: Final = re.compile(r"(?<=[-_./:])(?=\w)")
 
