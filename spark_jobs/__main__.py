@@ -1,5 +1,5 @@
-"""`python -m spark_jobs`: the streaming application. Ends with the exit codes of the command line (0, 2, 3), or with 1
-if it has to be started again.
+"""`python -m spark_jobs`: the streaming application. Ends with one of the exit codes of the command line (0, 2, 3), or
+with 1 if it has to be started again.
 
 Most of a start is spent waiting for Spark's JVM. Heavy modules are imported during that time (docs/adr/0012).
 """

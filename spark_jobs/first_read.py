@@ -71,8 +71,8 @@ LINE_EVERY_MS = 2_000
 
 
 class FirstReadProgress:
-    """After each batch, shows how much of the first read is done, at most once in LINE_EVERY_MS; the end is always
-    shown. The first read is over once all offsets below `counted_from` (the history) are read; after that, nothing is
+    """Shows how much of the first read is done: at most one line in LINE_EVERY_MS, and always a line at the end. The
+    first read is over once all offsets below `counted_from` (the history) are read; after that, nothing is
     shown."""
 
     def __init__(self, positions: Iterable[LogPosition]) -> None:

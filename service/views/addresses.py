@@ -18,7 +18,7 @@ def cluster_page(cluster: str) -> str:
 
 def page_of(cluster: str, name: str, **query: object) -> str:
     """Returns the address of a page of the cluster. `name`: findings, transactions, applications, partitions, expiring,
-    groups, pipeline, audit, goto. `query`: the parameters; parameters that are None are left out."""
+    groups, pipeline, audit or goto. `query`: the parameters of the address; parameters that are None are left out."""
     given = {key: value for key, value in query.items() if value is not None}
     return f"{cluster_page(cluster)}/{name}" + (f"?{urlencode(given, doseq=True)}" if given else "")
 
@@ -41,7 +41,7 @@ def partition_page(cluster: str, topic: str, partition: int, offset: int | None 
 
 
 def id_query(transactional_id: bytes) -> str:
-    """Returns the query with `id`, or with `id_b64` if the percent-encoded id is too long."""
+    """Returns a query string that names the id: `id=…`, or `id_b64=…` if the percent-encoded id is too long."""
     percent = quote(transactional_id, safe="")
     return f"id={percent}" if len(percent) <= _PERCENT_UP_TO else f"id_b64={encode_bytes(transactional_id)}"
 

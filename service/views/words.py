@@ -48,7 +48,7 @@ number would round to 1,000."""
 
 
 def about(number: float) -> str:
-    """Formats a number with at most three digits and a unit: `765 k`, `3.9 M`; below 100,000 in full, with commas."""
+    """Formats a number: below 100,000 in digits with commas, `12,345`; otherwise with a unit, `765 k`, `3.9 M`."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size * (100 if unit == "k" else _ROUNDED):
             value = number / size
@@ -131,7 +131,7 @@ WORDS: Final = {
 }
 
 COUNTED: Final = {word: cause for cause, word in COUNTED_AS.items()}
-"""A mapping from the word under which aborts are counted to their cause."""
+"""A mapping from each word under which aborts are counted to the cause of these aborts."""
 
 TO_DO: Final = {
     (CauseCode.CLIENT_ABORT, Confidence.LIKELY): (
@@ -148,9 +148,9 @@ TO_DO: Final = {
         " protocol is fenced by the abort and must be created again. Many timeouts at once point to a broker."
     ),
     (CauseCode.FENCED, Confidence.LIKELY): (
-        "nothing after a single restart: a restart with an open transaction causes one fence. If fences repeat in"
-        " turns, find the second instance, if there is one, and give each instance ids of its own. Do not change ids"
-        " that belong to a task or an input partition."
+        "nothing after a single restart: a restart with an open transaction causes one fence. If two"
+        " producers fence each other in turns, find the second instance, if there is one, and give each instance ids of"
+        " its own. Do not change ids that belong to a task or an input partition."
     ),
     (CauseCode.FENCED, Confidence.AMBIGUOUS): (
         "look in the client's log at that time. If an abort or a failed request comes first, the client ended the"

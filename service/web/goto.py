@@ -128,8 +128,8 @@ def _id(cluster: ClusterRow, row: IdRow) -> Hit:
 
 
 LONGEST: Final = 40_000
-"""The longest text to search for, in characters. A transactional.id has at most 32,767 bytes, and some of them are
-shown as escapes."""
+"""Maximum length (characters) of a text to search for; the rest of a longer text is ignored. A transactional.id has at
+most 32,767 bytes, and some of them are shown as escapes."""
 
 router = APIRouter(include_in_schema=False)
 

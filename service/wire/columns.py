@@ -61,7 +61,7 @@ _USUAL_TAGS = np.dtype(
 section for every client of transaction.version 2. Reading the section in one step makes decoding a tenth faster."""
 
 SHORTEST: Final = 35
-"""Number of bytes of the smallest value: version 1, null array, no tags (version 0: 37)."""
+"""Size (bytes) of the smallest value: version 1, a null array and no tags. The smallest value of version 0 has 37."""
 MOST_TOPICS: Final = 64
 MOST_TAGS: Final = 8
 """If a value has more than MOST_TOPICS topics or MOST_TAGS tags, a Python loop over this value is cheaper than a numpy

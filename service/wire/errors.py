@@ -42,8 +42,8 @@ class BadCodec(DecodeError, reason="bad_codec"):
 
 
 class MalformedBatch(DecodeError, reason="malformed_batch"):
-    """A batch with a good checksum, but with an inconsistent header or inconsistent records: it was written like
-    this."""
+    """A batch with a good checksum, but with an inconsistent header or inconsistent records. The good checksum shows
+    that the batch was written like this."""
 
 
 class NullKey(DecodeError, reason="null_key"):

@@ -128,8 +128,8 @@ class Located(NamedTuple):
 
 
 class LocatedChunks(NamedTuple):
-    """The records of all ordinary chunks. For every chunk, also: whether the scalar form must read the chunk, the
-    offset up to which the chunk was read, and its number of whole batches and their size in bytes."""
+    """The records of all ordinary chunks. The other fields have a value for every chunk: whether the scalar form must
+    read it, the offset up to which it was read, and the number and the total size (bytes) of its whole batches."""
 
     records: Located
     needs_scalar: Bools

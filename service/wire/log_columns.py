@@ -102,7 +102,7 @@ class ValueColumns:
         return ValueColumns(**{name: np.full(rows, blank, dtype) for name, (blank, dtype) in _BLANKS.items()})
 
     def by_name(self) -> dict[str, Any]:
-        """Returns the columns of ValueColumns by name. Leaves out the columns that a subclass adds."""
+        """Returns a mapping from name to column. Leaves out the columns that a subclass of ValueColumns adds."""
         return {name: getattr(self, name) for name in _BLANKS}
 
     def rows(self, block: slice) -> ValueColumns:
@@ -128,7 +128,8 @@ _BLANKS: Final = {
     "next_producer_epoch": (-1, np.int16),
     "partition_count": (0, np.int32),
 }
-"""A mapping from column of ValueColumns to the number that stands for a missing value, and the type of the column."""
+"""A mapping from the name of a column of ValueColumns to two values: the number that stands for a missing value in this
+column, and the type of the column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,7 +50,7 @@ def read_records(batch: Batch, limit: int = LIMIT) -> list[Record]:
     header = batch.header
     if header.records_count == 0:
         if batch.records:
-            raise MalformedBatch(f"{len(batch.records)} bytes behind the header of an empty batch")
+            raise MalformedBatch(f"{len(batch.records)} bytes after the header of an empty batch")
         return []
     cursor = Cursor(decompress(header.codec, batch.records, limit), MalformedBatch)
     records: list[Record] = []
@@ -62,7 +62,7 @@ def read_records(batch: Batch, limit: int = LIMIT) -> list[Record]:
         floor = record.offset + 1
         records.append(record)
     if cursor.left:
-        raise MalformedBatch(f"{cursor.left} bytes behind the last record")
+        raise MalformedBatch(f"{cursor.left} bytes after the last record")
     return records
 
 
@@ -121,8 +121,8 @@ def read_control(batch: Batch) -> ControlRecord | None:
 
 
 def _versioned(data: bytes | None) -> Cursor:
-    """Returns a cursor behind the version at the start of `data`. Raises MalformedBatch if `data` is None, or if the
-    version is below 0."""
+    """Returns a cursor at the first byte after the version, with which `data` begins. Raises MalformedBatch if `data`
+    is None, or if the version is below 0."""
     if data is None:
         raise MalformedBatch("a control record without key or value")
     cursor = Cursor(data, MalformedBatch)

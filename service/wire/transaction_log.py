@@ -76,8 +76,8 @@ class TransactionValue(NamedTuple):
 
 
 def decode_key(key: bytes | None) -> bytes:
-    """Returns the transactional id as bytes. The key has int16 version 0, int16 size, UTF-8. Raises NullKey,
-    UnknownKeyVersion or MalformedKey."""
+    """Decodes a key: an int16 version (0), an int16 size, and the transactional id in UTF-8. Returns the id as bytes.
+    Raises NullKey, UnknownKeyVersion or MalformedKey."""
     if key is None:
         raise NullKey("a record without key")
     cursor = Cursor(key, MalformedKey)
@@ -144,7 +144,7 @@ def _room_for(count: int, cursor: Cursor) -> None:
 
 
 def _tags(cursor: Cursor) -> dict[int, int]:
-    """Returns the known tagged fields that are present, by tag number."""
+    """Returns a mapping from tag number to value, for the tagged fields that are present and known."""
     found = {}
     for tag, size in _tag_headers(cursor):
         wanted = TAG_SIZES.get(tag)

@@ -93,7 +93,7 @@ REJECT = struct_of(
 SCHEMA = StructType([StructField("kind", StringType(), False), StructField("arrow", BinaryType(), False)])
 _ARROW = pa.schema([pa.field("kind", pa.string(), nullable=False), pa.field("arrow", pa.binary(), nullable=False)])
 _AT_ONCE = 10_000
-"""Maximum number of facts in one row: about 2 MB, which compression reduces to a fifth."""
+"""Maximum number of facts in one row. Such a row takes about 2 MB, which compression reduces to a fifth."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
@@ -153,11 +153,11 @@ def _column(column: Any, kind: pa.DataType) -> pa.Array:
 
 
 RUNS_AT_ONCE = 100_000
-"""Approximate number of runs that the driver holds as objects at once: about 120 MB."""
+"""Approximate number of runs that the driver holds as objects at once. These objects take about 120 MB."""
 
 
 def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
-    """Yields (kind, facts of that kind), in the order of the rows."""
+    """Yields the facts in the rows, in the order of the rows, as pairs: a kind, and an array of facts of this kind."""
     for kind, arrow in zip(table["kind"].to_pylist(), table["arrow"].to_pylist(), strict=True):
         with pa.ipc.open_stream(arrow) as stream:
             for batch in stream:

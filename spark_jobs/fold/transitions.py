@@ -155,7 +155,7 @@ class Pairs(NamedTuple):
 
 def _between(first: Array, last: Array) -> Array:
     """Returns durations, in columns, by the rule of `service.domain.transaction_log.outcomes.duration_between`.
-    Differences are unsigned, because no signed number can hold the difference of any two times."""
+    Differences are unsigned, because the difference of two times may not fit into a signed 64-bit number."""
     apart = last.astype(np.uint64) - first.astype(np.uint64)
     return np.where(last > first, np.minimum(apart, LONGEST_MS), 0).astype(np.int64)
 

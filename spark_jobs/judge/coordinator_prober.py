@@ -80,7 +80,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
         answered_at_ms = wall_clock_ms()
         for node, answers in answered.items():
             if isinstance(answers, KafkaFailure):
-                log.debug("no answer of a coordinator about transactions: %s", answers)
+                log.debug("a coordinator did not answer about transactions: %s", answers)
                 continue
             layouts: dict[str, TopicLayout | None] = {}
             for name, described in descriptions_in(answers[0]).items():
@@ -105,8 +105,8 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
                 )
 
     def _log_partitions(self, coordinator: int, layouts: dict[str, TopicLayout | None]) -> int:
-        """Returns the number of partitions of the transaction log according to the coordinator's own metadata, which
-        are requested after its answer; 0 if the metadata do not list the log."""
+        """Returns the number of partitions of the transaction log; 0 if the coordinator's own metadata do not list the
+        log. These metadata are requested after the coordinator has answered about the ids."""
         layout = self._layout(TOPIC, coordinator, layouts)
         return 0 if layout is None else partition_count(layout.leaders)
 

@@ -35,8 +35,9 @@ from spark_jobs.judge.makers import Makers
 RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
 IDS_OF_EACH_KIND: Final = 7
-"""A round asks about at most IDS_AT_ONCE ids: at most this number of suspects, then stuck and open ids. At least this
-number of places is left for idle ids. In addition, a round asks about at most IDS_AT_ONCE ids that were left behind."""
+"""Maximum number of suspects that a round asks about, and minimum number of places that it keeps for idle ids. A round
+asks about at most IDS_AT_ONCE ids: suspects, then stuck and open ids, then idle ids. In addition, a round asks about at
+most IDS_AT_ONCE ids that were left behind."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 

@@ -48,7 +48,8 @@ def may_grow(entry: Entry, owner: Owner) -> bool:
 
 class EarlierOwner(NamedTuple):
     """An earlier state of an entry's owner. `log_partition`, `offset`: the place of the owner's newest record at that
-    time. `had_epoch`: the owner's producer could write under the entry's epoch. `is_tv2`: its client used TV2."""
+    time. `had_epoch`: True if the owner's producer could write under the entry's epoch. `is_tv2`: True if its client
+    used TV2."""
 
     log_partition: int
     offset: int
@@ -100,7 +101,7 @@ class EarlierCompletion(NamedTuple):
 
     - `until_ms`: the time until which the coordinator was completing the transaction; -1 if no such transaction is
       known.
-    - `start_ms`: the start time of the transaction while the coordinator is still completing it; otherwise None.
+    - `start_ms`: the start time of the transaction, if the coordinator is still completing it; otherwise None.
     """
 
     until_ms: int = -1

@@ -133,8 +133,8 @@ class EventObserver:
             self._unread_ms = self._now_ms
 
     def _is_fresh(self, event: Event) -> bool:
-        """Returns whether the event was not settled yet in the last round, so that perhaps no finding has counted the
-        event. Returns False before the first round."""
+        """Returns True if the event was not settled yet in the last round: then it may be that no finding has counted
+        the event. Returns False before the first round."""
         after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 

@@ -72,8 +72,8 @@ def ask_groups(
 ) -> GroupsAnswer:
     """Asks `node` about groups that it coordinates. `pending`: the offsets that batches of open transactions commit.
 
-    Kafka lists only partitions with an earlier commit, so partitions that occur only in `pending` are asked about by
-    name. If the coordinator's answer and the batches differ, the answer counts: an offset that the coordinator no
+    Kafka lists only partitions with an earlier commit, so a second request names the partitions that occur only in
+    `pending`. If the coordinator's answer and the batches differ, the answer counts: an offset that the coordinator no
     longer holds back is not pending.
 
     Raises KafkaUnavailable or KafkaRefused.

@@ -14,8 +14,8 @@ CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
-"""Maximum number of groups that are kept: of the groups that coordinators list, and again of the groups that commit
-offsets in open transactions. If there are more, the first in alphabetical order are kept."""
+"""Maximum number of groups that are kept of each of two kinds: groups that coordinators list, and groups that commit
+offsets in open transactions. If there are more of a kind, the first in alphabetical order are kept."""
 
 SKIP_MS: Final = 10_000
 """Time (ms) for which a broker that did not answer is not asked again."""
@@ -146,6 +146,6 @@ class GroupSchedule:
 
 
 def _bounded(coordinators: Mapping[str, int]) -> tuple[dict[str, int], frozenset[str]]:
-    """Returns the first MOST_GROUPS groups by name, and the names of the others."""
+    """Returns the first MOST_GROUPS groups in alphabetical order, with their brokers, and the names of the others."""
     kept = dict(sorted(coordinators.items())[:MOST_GROUPS])
     return kept, frozenset(coordinators.keys() - kept.keys())

@@ -234,9 +234,9 @@ class HangingCase:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns True if the owner's last PrepareX was read for confirmation step 2: its transaction was complete at
-        that time, because step 2 found no transaction that would end the entry. A complete transaction gets no further
-        marker."""
+        """Returns True if the owner's last PrepareX was among the records read for confirmation step 2. Its transaction
+        was then complete, because step 2 found no transaction that would end the entry. A complete transaction gets no
+        further marker."""
         unowned = step_2(self.confirmation)
         return unowned is not None and unowned.has_read(owner.log_partition, owner.ended_offset)
 
@@ -255,9 +255,9 @@ class HangingCase:
         held, but the coordinator will end the entry after all.
 
         Step 2 needs two answers. The second answer counts only if it was requested at `from_ms` or later, because a
-        client may have been waiting before. An answer without an owner proves nothing, because a hidden id may own the
-        entry. An answer with an owner in PrepareX proves nothing either: until the coordinator has completed the
-        transaction, the coordinator adds no partition, and the client asks again.
+        client may have been waiting before that time. An answer without an owner proves nothing, because a hidden id
+        may own the entry. An answer with an owner in PrepareX proves nothing either: until the coordinator has
+        completed the transaction, the coordinator adds no partition, and the client asks again.
         """
         if self.has_log or self.entry.producer_id not in answer.by_producer_id or answer.asked_at_ms <= self.begun_ms:
             return False

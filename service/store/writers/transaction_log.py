@@ -80,11 +80,11 @@ class TransactionLogWriter(SourceWriter):
         None if the log exists or may still be created.
 
         In the first read of a long log, one transaction would hold the write lock for too long. For this reason, runs
-        that change no counter are written first, in short transactions without progress. After a crash in between, the
-        same ranges are read again, and runs that are already stored are skipped.
+        that change no counter are written first, in short transactions that do not store the progress. After a
+        crash between these transactions, the same ranges are read again, and runs that are already stored are skipped.
 
         `before_ms`: duration of the previous batch, which is added to a histogram. Raises OutOfSequence (start again at
-        the store's progress), LeaseLost (stop) or StoreUnavailable (try again); then no counter was changed.
+        the store's progress), LeaseLost (stop) or StoreUnavailable (try again). If it raises, no counter was changed.
         """
         facts = FoldedFacts.of(batch)
         with self._transaction(before_ms) as connection:
@@ -110,9 +110,9 @@ class TransactionLogWriter(SourceWriter):
     def _divided(
         self, connection: Connection, todo: RangePlan, batch: LogBatch
     ) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Divides the lone runs (`LoneRuns`) of the ranges to apply into two parts. The first part has the runs of each
-        log partition that is in its first generation, and of which the store has no ids yet: all ids of these runs
-        should be new. The first part is None if it has no runs. The second part has all other runs."""
+        """Divides the lone runs (`LoneRuns`) of the ranges to apply into two parts. The first part has the runs of the
+        log partitions that are in their first generation and have no ids in the store yet: all ids of these runs should
+        be new. The first part is None if it has no runs. The second part has all other runs."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id
@@ -140,8 +140,8 @@ class TransactionLogWriter(SourceWriter):
         return plan(positions(connection, *self._log), batch.ranges, partitions)
 
     def _expire_ids(self, connection: Connection, todo: RangePlan, steps: Sequence[RangeStep]) -> None:
-        """Marks the ids of each step's partition as expired, because the partition's log no longer contains the records
-        that were read."""
+        """Marks the ids of the log partitions in `steps` as expired, because these partitions no longer contain the
+        records that were read."""
         for step in steps:
             expire_partition_ids(connection, self._cluster_id, step.read.partition)
         if steps:
@@ -196,9 +196,9 @@ _SETTLE = (
 
 
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
-    """Settles the causes of aborts that wait for the id's next record. An abort is settled only if its log partition
-    was read to an end offset that was requested at or after `settles_at_ms`. Only such a read proves that no record
-    followed in time. Our clock does not: after an outage the next record may still be unread.
+    """Settles the causes of aborts that wait for the next record of their id. An abort is settled only if its log
+    partition was read to an end offset that was requested at or after `settles_at_ms`. Only such a read proves that no
+    record followed in time. Our clock does not prove it: after an outage, the next record may still be unread.
 
     Adds to `ended` the aborts that are counted. Reads at most AT_ONCE waiting aborts, the earliest `settles_at_ms`
     first.

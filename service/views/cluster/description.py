@@ -54,10 +54,11 @@ class Description(NamedTuple):
     """A cluster.
 
     - `as_of_ms`: time of the newest success of any of the cluster's sources.
-    - `ids`: numbers of ids by state.
+    - `ids`: a mapping from state to the number of ids in this state.
     - `counts`: the number of findings of each kind and status.
     - `truncated`: a mapping from kind to the number of conditions that have no finding because there are too many.
-    - `ended`: a mapping from name (in `service.store.schema.history`) to value, for the counters without a label.
+    - `ended`: a mapping from the name of a counter (in `service.store.schema.history`) to its value. Contains only the
+      counters without a label.
     - `configs`: a mapping from the name of a config to its value and the source of the value.
     """
 
@@ -79,7 +80,7 @@ class Description(NamedTuple):
 
     @property
     def states(self) -> dict[str, int]:
-        """Returns the number of ids by the name of their state; leaves out expired ids."""
+        """Returns a mapping from the name of a state to the number of ids in it; leaves out expired ids."""
         return {states.NAMES[state]: number for state, number in self.ids.items() if state != states.EXPIRED}
 
     @property
@@ -97,7 +98,8 @@ class Description(NamedTuple):
 
     @property
     def aborts(self) -> dict[str, int]:
-        """Returns the numbers of aborts by cause. An abort whose cause is not known yet counts as unattributed."""
+        """Returns a mapping from cause to the number of aborts. An abort whose cause is not known yet counts as
+        unattributed."""
         found = {cause: self.ended.get(f"aborts_{cause}", 0) for cause in COUNTED if cause != "unattributed"}
         return found | {"unattributed": self.ended.get(ABORTS, 0) - sum(found.values())}
 

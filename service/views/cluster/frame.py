@@ -79,7 +79,7 @@ class Frame(NamedTuple):
         return limits_of(self.seen.configs)
 
     def as_of_ms(self, source: str) -> int | None:
-        """Returns the time of the source's last success, as REST reports it; None if there was no success."""
+        """Returns the time of the last success of `source`, as REST reports it; None if there was no success."""
         status = self.seen.statuses.get(source)
         return self.seen.coverage.answered_at_ms if source == SourceName.PARTITIONS else status and status.as_of_ms
 
@@ -175,8 +175,8 @@ NEVER: Final = "never"
 
 
 class Freshness(NamedTuple):
-    """The age of the data on a page. `as_of_ms`: of the sources on which the page depends, the last success of the one
-    that succeeded least recently; None until all of these sources have succeeded. `read`: during the first read of the
+    """The age of the data on a page. The page depends on some sources; `as_of_ms` is the last success of the one that
+    succeeded least recently, None until all of them have succeeded. `read`: during the first read of the
     transaction log, the share that has been read, 0 to 1; else None."""
 
     now_ms: int

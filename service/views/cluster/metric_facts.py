@@ -37,8 +37,8 @@ from service.views.partitions.judged import Coverage, coverage
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
 STALLED_READ: Final = 2_500
-"""Maximum number of stalled partitions that get series of metrics. Each partition has four series, and the limit is
-10,000 series."""
+"""Maximum number of stalled partitions that get series of metrics. Each partition has four series, so there are at
+most 10,000 of these series."""
 
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
 
@@ -57,7 +57,7 @@ class ClusterFacts(NamedTuple):
     - `holder`: None if no application ever held the lease.
     - `counters`: a mapping from (name, label) to value.
     - `oldest`: a mapping from open state to the earliest time at which one of the ids in this state entered it.
-    - `top_open`: (display text of an id, time at which its open transaction began), the oldest first.
+    - `top_open`: pairs of an id in display form and the time at which its open transaction began, the oldest first.
     - `expiring`: a mapping from period (1h, …) to the number of ids that expire within the period.
     - `highest_epochs`: a mapping from protocol (1 or 2) to the highest producer epoch.
     - `findings`: a mapping from (kind, status) to the number of findings.
@@ -165,9 +165,9 @@ def _holder(connection: Connection, cluster_id: int) -> Holder | None:
 
 
 def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:
-    """Returns, by open state, the earliest time (ms) at which one of the ids in this state entered the state. An id
-    enters Ongoing when its transaction starts. The query for the Prepare states reads all ids in these states, because
-    there are few at a time."""
+    """Returns a mapping from open state to the earliest time (ms) at which one of the ids in this state entered it. An
+    id enters Ongoing when its transaction starts. The query for the Prepare states reads all ids in these states,
+    because there are few at a time."""
     ongoing = connection.execute(_OLDEST_FIRST.where(_T.cluster_id == cluster_id, _T.state == ONGOING).limit(1)).first()
     prepared = connection.execute(_PREPARED.where(_T.cluster_id == cluster_id))
     found = {int(state): int(since_ms) for state, since_ms in prepared}

@@ -76,8 +76,8 @@ def sources_of(
     stalls: Mapping[str, Stall],
     now_ms: int,
 ) -> list[Source]:
-    """Returns the sources, sorted by name. `coverage`: the coverage of the data partitions. `stalls`: the stalls by
-    source."""
+    """Returns the sources, sorted by name. `coverage`: the coverage of the data partitions. `stalls`: a mapping from
+    source to its stall."""
     read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
     found = []
     for name in sorted(read_of.keys() | statuses.keys()):
@@ -181,8 +181,8 @@ def read_stalls(
 def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
     """Returns the reason of a stall in one line, without a full stop.
 
-    If no application reads the cluster, the line contains the time since which none has read it, if this time is known
-    and `is_dated` is True. Pass False if the caller itself shows this time.
+    If no application reads the cluster, the line says since when, if this time is known and `is_dated` is True. Pass
+    `is_dated=False` if the caller itself shows this time.
     """
     if stall.error is not None:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"

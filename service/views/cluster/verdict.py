@@ -54,7 +54,7 @@ class Seen(NamedTuple):
     - `ids`: number of known transactional.ids.
     - `is_cut`: True if hanging transactions may be missing because there are too many.
     - `is_silent`: True if no broker answers.
-    - `left_ms`: approximate time left of the first read.
+    - `left_ms`: approximate time (ms) that the first read still takes.
     - `stalled`: names of the sources that stall; empty if no source stalls, or if all do.
     - `muted_links`: number of blocked partitions that are left out of `links` because their findings are muted.
     - `is_undecided`: True if a partition that can be judged has an open entry that is still being confirmed.
@@ -234,7 +234,7 @@ def hanging_note(frame: Frame, muted: int) -> str:
     """Returns the text below the number of hanging transactions. `muted`: how many of them are muted."""
     hanging = frame.seen.hanging
     if not hanging:
-        return "where it can be judged" if frame.seen.coverage.unknown else "confirmed only after 3 steps"
+        return "where partitions can be judged" if frame.seen.coverage.unknown else "confirmed only after 3 steps"
     note = f"no coordinator is set to end {'it' if hanging == 1 else 'them'}"
     if frame.log_unread:
         note = "likely: the transaction log cannot be read"

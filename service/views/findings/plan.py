@@ -89,7 +89,7 @@ def _look(finding: Finding, cluster: str) -> Step | None:
 
 def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     if finding.status == Status.CANDIDATE:
-        return Plan((Step("Wait for the next check.", "A candidate is confirmed, or withdrawn, within seconds."),))
+        return Plan((Step("Wait for the next check.", "It confirms or withdraws the candidate."),))
     if finding.observation.decision == Decided.COMMIT:
         return _commit(finding, can_resolve=can_resolve)
     if finding.observation.decision not in (Decided.ABORT, Decided.NONE):
@@ -104,8 +104,8 @@ def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     return Plan(
         steps=(_look_once_more(finding), Step("Abort it.", abort, command=finding.command), _EXPECT),
         needs="Needs READ on the topic, and ALTER on the cluster (before Kafka 3.8: CLUSTER_ACTION)",
-        cost=f"The records of {who} on {place} from offset {start_offset:,} on stay invisible to read_committed"
-        f" consumers. {loss}",
+        cost=f"The records of {who} on {place}, from offset {start_offset:,} on, stay invisible to"
+        f" read_committed consumers. {loss}",
         no_help=_never_helps(finding),
     )
 

@@ -1,8 +1,8 @@
 """The words of a finding without the names in them: a reference such as `[transactional_id]` stands for each name.
 
 The users of a cluster choose its transactional.ids, groups and topics. A language model that reads such a name inside a
-sentence may take it for an instruction. For this reason a program gives a model these words, and the names separately,
-as data.
+sentence may take it for an instruction. For this reason, a program can give a model the words without the names, and
+the names separately as data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from service.views.findings.subject import outlook_of_finding
 _OUR_WORDS: Final = frozenset({"", TOPIC, OFFSETS_TOPIC, NOT_FOUND, DESCRIBE, READ, *NAMES.values()})
 """Texts that occur in facts and reasons, but are not names."""
 _CODES: Final = frozenset({"decision", "operations", "request"})
-"""Fields of reasons whose texts are txnscope's or Kafka's codes, not names."""
+"""Fields of reasons. The texts in these fields are codes of txnscope or Kafka, not names."""
 
 
 class UnnamedWords(NamedTuple):

@@ -170,17 +170,17 @@ _PARTITIONS_JUDGED: Final = 50
 
 
 class Blocking(NamedTuple):
-    """Two mappings from the key (`id_key`) of an id. `hanging`: to the confirmed findings about hanging transactions of
-    the id. `groups`: to the groups that the open transaction of the id blocks."""
+    """Two mappings, both from the key (`id_key`) of an id. The values of `hanging` are the confirmed findings about
+    hanging transactions of the id. The values of `groups` are the groups that the open transaction of the id blocks."""
 
     hanging: Mapping[bytes, Sequence[Finding]]
     groups: Mapping[bytes, Sequence[str]]
 
 
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
-    """Reads the findings about hanging transactions of all ids, and the groups that are blocked on the partitions in
-    `places`: those of the open transactions that a page shows. Judges at most _PARTITIONS_JUDGED partitions. Groups
-    that are blocked on a partition that is not judged are left out."""
+    """Reads the confirmed findings about hanging transactions (at most MOST_OPEN), and the groups that are blocked on
+    the partitions in `places`: the partitions of the open transactions that a page shows. Judges at most
+    _PARTITIONS_JUDGED partitions. Groups that are blocked on other partitions are left out."""
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}

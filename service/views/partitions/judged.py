@@ -127,9 +127,9 @@ class Coverage(NamedTuple):
 
 
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
-    """Returns why the transaction log cannot be read: access is denied, the brokers have no such log, or no read has
-    ever succeeded. Returns None if the log is read, if it was read before and reading may resume, or if nothing is
-    known of it yet."""
+    """Returns why the transaction log cannot be read: access is denied, the brokers have no such log, or every
+    read so far has failed. Returns None if the last read did not fail, if it failed but earlier reads had succeeded and
+    reading may resume, or if nothing is known of the log yet."""
     status = clusters.statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     if status is None or status.error is None:
         return None

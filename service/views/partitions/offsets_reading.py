@@ -21,7 +21,8 @@ from service.partition_log import walk_through
 MOST_BYTES: Final = 64 << 20
 MOST_S: Final = 5.0
 FIRST_BYTES: Final = 1 << 20
-"""Size of the first fetch: most markers follow closely after their records."""
+"""Size (bytes) of the first fetch. It is smaller than NEXT_BYTES, because most markers follow closely after their
+records."""
 NEXT_BYTES: Final = 8 << 20
 
 

@@ -50,8 +50,8 @@ class DescribedId(NamedTuple):
 
     @property
     def aborts(self) -> Aborts:
-        """Returns the id's numbers of aborts by cause. An abort whose cause depends on the id's next record counts as
-        unattributed."""
+        """Returns how often transactions of the id were aborted, by cause. An abort whose cause depends on the id's
+        next record counts as unattributed."""
         aborts = self.row.aborts
         return aborts if waiting_abort_ms(self.row) is None else aborts.plus({"unattributed": 1})
 

@@ -38,8 +38,8 @@ class ExpiringId(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Numbers of ids that expire within an hour, within a day, within three days, and at any time. `parts`: for each
-    part of the remaining time, the number of ids that expire in it."""
+    """Numbers of ids that expire within an hour, within a day, within three days, and at any time. `parts`: the
+    remaining time is divided into parts (see `count_ids`); for each part, the number of ids that expire in it."""
 
     hour: int
     day: int

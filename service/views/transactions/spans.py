@@ -110,8 +110,8 @@ def waiting_abort_ms(row: IdRow) -> int | None:
 
 
 def ends_of(minute: IdMinute) -> dict[str, int]:
-    """Returns the numbers of transactions that ended in the minute: of commits, under the key "commit", then of aborts,
-    keyed by cause."""
+    """Returns the numbers of transactions that ended in the minute. The key "commit" has the number of commits; each
+    other key is a cause, and has the number of aborts with this cause."""
     return {"commit": minute.sums.commits, **minute.aborts._asdict()}
 
 
@@ -185,8 +185,8 @@ def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Li
 
 
 def _without(sums: MinuteSums[int], own: Iterable[Transition]) -> MinuteSums[int]:
-    """Returns the sums without the commits that have rows of their own. If one of these commits may have the longest
-    open time, `open_max_ms` becomes 0, because the longest open time of the other commits is not known."""
+    """Returns `sums` without the commits that have rows of their own (`own`). If one of these commits may have the
+    longest open time, `open_max_ms` becomes 0, because the longest open time of the other commits is not known."""
     own = list(own)
     ended = sum(transition.to_state == states.COMPLETE_COMMIT for transition in own)
     opened = [

@@ -65,8 +65,8 @@ def nice_top(most: int) -> int:
 
 
 def area(values: Sequence[int], missing: int = 0) -> Area:
-    """Returns the area for `values`, one a minute. The first `missing` minutes were not counted, and nothing is drawn
-    for them."""
+    """Returns the area for `values`, which has one value for each minute. The first `missing` minutes were not counted,
+    and nothing is drawn for them."""
     top = nice_top(max(values, default=0))
     step = WIDTH / max(missing + len(values) - 1, 1)
     points = [f"{(missing + i) * step:.1f} {_y(value, top):.1f}" for i, value in enumerate(values)]

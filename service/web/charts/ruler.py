@@ -179,7 +179,7 @@ _CSS: Final = {
     "unknown": "nontx",
 }
 _NEAR: Final = 24.0
-"""Distance, in percent, between LSO and high watermark below which their labels would touch."""
+"""If LSO and high watermark are less than this distance (in percent) apart, their labels would touch."""
 
 
 class Block(NamedTuple):
@@ -254,7 +254,7 @@ def draw(
     log_start: int, last_stable_offset: int, high_watermark: int, spans: Iterable[Span], pins: Iterable[Pin] = ()
 ) -> Ruler | None:
     """Returns the ruler; None if the log is empty or its start is unknown (negative). Offsets without a span are drawn
-    as decided below the LSO, and as hidden from the LSO on. Spans are cut at the ends of the log, and pins beyond an
+    as decided if they are below the LSO, else as hidden. Spans are cut at the ends of the log, and pins beyond an
     end are moved to that end. An LSO below the log start (Kafka 4.3 reports such LSOs) is drawn at the log start."""
     if log_start < 0 or high_watermark <= log_start:
         return None

@@ -107,8 +107,8 @@ def _one(spans: Sequence[Span]) -> list[Span]:
 
 
 def cut(spans: Iterable[Span], offsets: Iterable[int]) -> list[Span]:
-    """Returns the spans with the fillers cut at `offsets`, so that the parts near these offsets can be drawn to
-    scale."""
+    """Returns the spans. Fillers (spans of the kinds in FILLERS) are cut at `offsets`, so that the parts near these
+    offsets can be drawn to scale."""
     found: list[Span] = []
     at = sorted(set(offsets))
     for span in spans:

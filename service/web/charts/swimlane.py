@@ -232,7 +232,7 @@ def _title(life: Life, now_ms: int) -> str:
     if life.open_ms is not None:
         text += f", open for {words.fine(life.open_ms)}"
     if life.ended_ms is None:
-        return f"{text}; decided {at(life.prepared_ms or life.first_ms)}, its end was not read"
+        return f"{text}; decided {at(life.prepared_ms or life.first_ms)}; its end was not read"
     return f"{text}; ended {at(life.ended_ms)}"
 
 

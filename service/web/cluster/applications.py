@@ -41,7 +41,8 @@ def get_applications(
     sort: Literal["failed", "open", "name"] = "failed",
     page: PageNumber = 1,
 ) -> Response:
-    """Returns the page; 404 if the store does not know the cluster. `q`: a part of the name, in any case."""
+    """Returns the page; 404 if the store does not know the cluster. `q`: a part of the name; upper and lower
+    case are not distinguished."""
     q = q.strip()
     with framed(request, cluster) as (connection, frame):
         rows = all_applications(connection, frame.cluster.id)

@@ -32,7 +32,7 @@ def get_audit(
     action: ActionWord | Literal[""] = "",
     before: Annotated[int | None, QueryParameter(ge=1, lt=2**63)] = None,
 ) -> Response:
-    """Returns the page. `action`: only rows of this action; `before`: only rows with a lower number."""
+    """Returns the page. `action`: only rows of this action; `before`: only rows with a number below this one."""
     sees_all = sees_service(request, is_on=app.access.authenticator.is_on)
     selection = AuditSelection(action=action or None, with_service=sees_all)
     with framed(request, cluster) as (connection, frame):

@@ -50,7 +50,7 @@ _TAKES: Final = {
     UnknownKind.SOURCE: ("what it reports", _SEE_TO, None),
     UnknownKind.PARTITIONS: (_PARTITION_VERDICTS, _SEE_TO, None),
     UnknownKind.NOT_WATCHED: ("all verdicts about them", "Nothing, if the setting is intended.", None),
-    UnknownKind.LEFT_OUT: ("findings about them", "They get findings when fewer are open.", None),
+    UnknownKind.LEFT_OUT: ("findings about them", "They get findings when there are fewer of them.", None),
     UnknownKind.OFFSETS: ("the transactions in them", "Nothing: the records cannot be read any more.", "#rejects"),
     UnknownKind.STATES: (
         "the state of these ids; they are not reported as hanging",

@@ -91,8 +91,8 @@ def source_rows(
     now_ms: int,
 ) -> list[SourceRow]:
     """Returns the rows, the transaction log first. The data partitions always have a row: if `sources` lacks them, the
-    row shows that they were never read. `logs`: the partitions of all logs that are read. `rejects`: numbers by source
-    and partition."""
+    row shows that they were never read. `logs`: the partitions of all logs that are read. `rejects`: a mapping from
+    (source, partition) to the number of rejected records."""
     rates: defaultdict[str, float] = defaultdict(float)
     for log in logs:
         rates[log.source] += log.transitions_per_s

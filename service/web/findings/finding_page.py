@@ -90,8 +90,8 @@ def _line(evidence: Evidence, cluster: str) -> Line:
 
 
 def _grant(finding: Finding) -> Grant | None:
-    """Returns the permission that would close the coverage gap. Returns None for other findings, or if no permission
-    would close the gap."""
+    """Returns the permission that would close the coverage gap that the finding reports. Returns None if the finding
+    is of another kind, or if no permission would close the gap."""
     if finding.kind != Kind.COVERAGE_GAP:
         return None
     return grant_for(finding.observation.reason) or grant_of_groups([finding])

@@ -185,8 +185,8 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
 
 
 class Answer(NamedTuple):
-    """The answer to a question about offsets: `explained`, or `problem`, one sentence on why there is no
-    explanation."""
+    """The answer to a question about offsets. `explained`: the explanation, if there is one. `problem`: otherwise, one
+    sentence on why there is none."""
 
     explained: ExplainedOffsets | None = None
     problem: str | None = None

@@ -66,7 +66,8 @@ def paged(rows: Sequence[Row], page: int) -> Paged[Row]:
 
 
 PAGE_CSP: Final = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
-"""The Content-Security-Policy of pages: uPlot sets styles of elements; no script is inline."""
+"""The Content-Security-Policy of pages. It allows inline styles, because uPlot sets styles of elements. No script is
+inline."""
 
 _BREAKS: Final = re.compile(r"(?<=[-_./:])(?=\w)")
 
@@ -85,7 +86,7 @@ def render_bare(template: str, status: int = 200, **values: Any) -> Response:
 
 
 def breakable(text: str) -> Markup:
-    """Returns an id that may wrap after `-`, `_`, `.`, `/`, `:`, and is never cut."""
+    """Returns the text of an id, with places after `-`, `_`, `.`, `/` and `:` at which a browser may wrap it."""
     return Markup("<wbr>").join(escape(part) for part in _BREAKS.split(text))
 
 

@@ -104,8 +104,8 @@ class Filters(NamedTuple):
         return "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs if value)
 
     def selection(self, as_of_ms: int | None) -> Selection:
-        """Returns the selection that REST would make. If `as_of_ms` is None (the log was never read), `min_age` selects
-        no id."""
+        """Returns the selection that REST would make for the same filters. If `as_of_ms` is None (the log was never
+        read), `min_age` selects no id."""
         return Selection(
             states=self.states or _WITHOUT,
             prefix=self.prefix,
@@ -165,7 +165,7 @@ def _number(text: str) -> int | None:
 
 
 def chips(counts: dict[str, int]) -> list[Chip]:
-    """Returns the choices of states. `counts`: number of ids by the name of their state."""
+    """Returns the choices of states. `counts`: a mapping from the name of a state to the number of ids in it."""
     choices: list[tuple[str, frozenset[int]]] = [
         ("All", frozenset()),
         ("Open", states.OPEN),

@@ -175,7 +175,7 @@ def test_the_headline_counts_partitions_that_can_be_judged(cluster: WithPartitio
     cluster.look(unanswered_partition(DENIED, 0, "hr.payroll"))
     page = overview(url)
     assert page.title == "Nothing hangs in the 2 of 3 partitions that can be judged."
-    assert "Hanging transactions 0 where it can be judged" in page.texts["facts"]
+    assert "Hanging transactions 0 where partitions can be judged" in page.texts["facts"]
     assert "verdict--info" in page.html
     assert "verdict--ok" not in page.html
     assert shows(page.texts["verdict"], "1 partition", "hr.payroll")

@@ -201,7 +201,9 @@ def test_conditions_without_a_finding_are_listed_among_thousands_of_partitions(c
     FindingWriter(cluster.engine, cluster.lease).save_truncated({Kind.OVERDUE: 7})
     rows = page_of(cluster.url, PATH).rows("unknown-")
     assert len(rows) == PARTITIONS_SHOWN + 1
-    assert shows(rows[-1], "7 overdue_transaction", "findings about them", "got no finding", "when fewer are open")
+    assert shows(
+        rows[-1], "7 overdue_transaction", "findings about them", "got no finding", "when there are fewer of them"
+    )
 
 
 def test_commands_appear_only_where_a_permission_can_be_granted() -> None:
