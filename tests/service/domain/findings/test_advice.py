@@ -32,7 +32,7 @@ DEADLINE_MS = 1_790_000_000_000
 PLACES = (Place(3, 1), Place(3, -1), Place(0, 1, looked_for_in=1))
 DISCARDS = ("discard", "records are lost")
 STARTS_ANEW = (
-    "starting it again with the same transactional.id",
+    "a new start with the same transactional.id",
     "starting the application again",
     "initialise again",
     "start it again",
