@@ -110,7 +110,7 @@ class JudgedRun(Run):
         if self.cluster.is_foreign(batches) and key in self.decided and not self.is_over:
             return  # the record that assigned the producer id is not read yet: an orphan
         if not (self.will_be_closed(key[0], batches) or self._is_being_added(batches)):
-            self.check(batches, finding.observation.decision or Decided.UNKNOWN, finding)
+            self.check(batches, _advised(finding), finding)
 
     def _is_being_added(self, batches: list[Batch]) -> bool:
         """Returns whether a client of the old protocol has just written, and its AddPartitionsToTxn is in flight. A
@@ -125,6 +125,15 @@ class JudgedRun(Run):
             return False
         is_due = cluster.state == ONGOING or JUDGED in cluster.unmarked
         return is_due and any(batch.txn is cluster.txn for batch in batches)
+
+
+def _advised(finding: Finding) -> Decided:
+    """Returns the decision for which the finding advises a marker; UNKNOWN if it advises none. A finding whose producer
+    may still write to the entry in an unlisted transaction has no command: its advice is to stop the producer first,
+    and to look at the decision again."""
+    decision = finding.observation.decision or Decided.UNKNOWN
+    is_abort = decision in (Decided.ABORT, Decided.NONE)
+    return Decided.UNKNOWN if is_abort and finding.observation.bootstrap is None else decision
 
 
 def draw_judged(store: Store, seed: int, tally: Tally) -> JudgedRun:

@@ -22,7 +22,7 @@ EVERY = 211
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695, 1128014, 9013344, 9186718)
 """Seeds of histories that once led to a wrong marker, with the model of that time."""
-ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524, 1000118, 1000757, 3001765)
+ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524, 1000118, 1000757, 3001765, 4003246)
 """Seeds of histories with a marker that was right at first, but was still advised after the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994, 3000060)
 """Seeds of histories in which an earlier version of the judge confirmed an entry as hanging, and the entry then ended
