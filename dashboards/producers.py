@@ -187,7 +187,8 @@ _EXPIRY: Final = [
     ),
     lines(
         "Ids removed",
-        "Ids removed per second. A burst means that a deployment made up ids a week ago.",
+        "Ids removed per second. A burst means that many ids were last used at about the same time, a week ago by"
+        " default: for example, a deployment used new ids then.",
         [Query(rate(catalogue.EXPIRED))],
         page(of_series, "/expiring"),
         unit="ops",

@@ -111,7 +111,7 @@ NOTIFICATIONS: Final = [
     lines(
         "Events that a receiver never gets",
         "Number of events per interval that were given up, because the receiver refused them or was away for too long."
-        " Findings that are still open are sent all the same.",
+        " Of the latter, it may not have wanted all. Findings that are still open are sent all the same.",
         [
             Query(
                 f"max by (receiver) (increase({of_service(catalogue.NOTIFICATIONS_DROPPED)}[{INTERVAL}]))",

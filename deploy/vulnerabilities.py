@@ -38,7 +38,8 @@ def run(lock: Path = LOCK, ask: Callable[[Path], str | None] = pip_audit) -> tup
     vulnerability, the code is 1 even if not everything was checked."""
     answer = ask(lock)
     if answer is None:
-        return UNCHECKED, "audit: nothing was checked: the source of vulnerability data does not answer"
+        why = f"pip-audit printed no JSON, or did not end within {_AT_MOST_S:.0f} s"
+        return UNCHECKED, f"audit: nothing was checked: {why}"
     packages = json.loads(answer)["dependencies"]
     checked = [package for package in packages if "skip_reason" not in package]
     vulnerable = [_line(one, bad) for one in checked for bad in one["vulns"]]

@@ -54,9 +54,9 @@ EACH: Final = Alert(
     description="No coordinator is set to end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
     " producer without a known transactional.id{{ end }} on {{ $labels.topic }}-{{ $labels.partition }}: read_committed"
     " consumers are blocked there. The transaction's timeout and restarts do not end it. A marker written by hand"
-    " does, or a later transaction of the same producer id on this partition, with the outcome of that later"
-    " transaction. The finding says which marker is right, where that is known. Last reported at"
-    " {{ $value | humanizeTimestamp }}. " + _HOLDS,
+    " ends it. A later transaction of the same producer id on this partition ends it, too, and the outcome of that"
+    " later transaction then applies to these records as well. The finding says which marker is right, where that is"
+    " known. Last reported at {{ $value | humanizeTimestamp }}. " + _HOLDS,
     page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
 )
 

@@ -282,12 +282,16 @@ NOTIFICATIONS = Metric(
     ("receiver", "outcome"),
 )
 NOTIFICATIONS_PENDING = Metric(
-    f"{PREFIX}notifications_pending", "gauge", "Events of findings that wait for the receiver.", ("receiver",)
+    f"{PREFIX}notifications_pending",
+    "gauge",
+    "Events of findings after the last one that was handled for the receiver. The receiver may not want all of them.",
+    ("receiver",),
 )
 NOTIFICATIONS_DROPPED = Metric(
     f"{PREFIX}notifications_dropped_total",
     "counter",
-    "Events that the receiver will never get, because it refused them or was away for too long.",
+    "Notifications that the receiver refused, and events that were skipped because it was away for too long. The number"
+    " of skipped events is an upper limit: the receiver may not have wanted all of them.",
     ("receiver",),
 )
 OF_RECEIVERS: Final = (NOTIFICATIONS, NOTIFICATIONS_PENDING, NOTIFICATIONS_DROPPED)

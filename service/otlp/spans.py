@@ -38,8 +38,8 @@ _ERRORS: Final = {
     CauseCode.FENCED: "aborted because another producer with the same transactional.id was started",
     CauseCode.ADMIN: "aborted at the request of an administrator",
 }
-"""Maps each cause of an abort that is an error to a description. A client's own abort is no error, and an abort without
-a known cause need not be one."""
+"""The causes that make an abort an error, each with a description. A client's own abort is no error. An abort without a
+known cause is not marked as an error, because it may be none."""
 
 
 class Facts(NamedTuple):
@@ -109,9 +109,10 @@ class SpanMaker:
     def of_hanging(
         self, cluster: str, kafka_cluster_id: str, finding: Finding, now_ms: int, *, is_over: bool
     ) -> tuple[ReadableSpan, ...]:
-        """Returns a span from the first time at which the hanging transaction was seen open to the confirmation of the
-        finding. With `is_over`, returns the root span instead, which lasts until the finding was resolved. Returns an
-        empty tuple if the finding was not confirmed or, with `is_over`, is not resolved."""
+        """Returns one span about the hanging transaction. The span begins at the earliest time in the finding's
+        evidence, or when the finding was opened, if that is earlier. Without `is_over`, it is the child span, which
+        ends when the finding was confirmed. With `is_over`, it is the root span, which ends when the finding was
+        resolved. Returns an empty tuple if the finding was not confirmed or, with `is_over`, is not resolved."""
         life, subject = finding.life, finding.subject
         ended_ms = life.resolved_at_ms if is_over else life.confirmed_at_ms
         if life.confirmed_at_ms is None or ended_ms is None:

@@ -4,9 +4,10 @@ A leader accepts a marker under two conditions: the marker's producer epoch is n
 the partition, and the marker's coordinator epoch is not below that of the producer id's last marker there.
 DescribeProducers reports both epochs.
 
-Nothing that happens between the last step and the marker does harm, because no coordinator knows an id with the
-producer id and epoch any more. If a producer writes to the partition meanwhile, it has a newer epoch, and the leader
-refuses the marker. If somebody else writes the same marker first, our marker ends nothing.
+Nothing that happens between the last step and the marker does harm, because by then no coordinator knows a
+transactional.id that has the hanging transaction's producer id and epoch. If a producer writes to the partition
+meanwhile, it has a newer epoch, and the leader refuses the marker. If somebody else writes the same marker first, our
+marker ends nothing.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ _R, _N = receivers.c, notified_findings.c
 
 class ReceiverState(NamedTuple):
     """A receiver. `sequence`: its position in the events. `delivered`: the number of notifications that it took.
-    `dropped`: the number of events that it will never get. `failed`: the number of failed attempts. `failing_since_ms`,
-    `error`: None while deliveries succeed. `pending`: the number of newer events, some of which may cause no
-    notification."""
+    `dropped`: the number of notifications that it refused, and of events that were skipped (an upper limit:
+    `notifications.delivery.Batch`). `failed`: the number of failed attempts. `failing_since_ms`, `error`: None while
+    deliveries succeed. `pending`: the number of newer events, some of which may cause no notification."""
 
     name: str
     kind: str

@@ -36,8 +36,8 @@ from service.wire.errors import MalformedKey, MalformedValue, NullKey, UnknownKe
 
 KEY_VERSION: Final = 0
 LAST_STATUS: Final = 5
-"""The highest status in the log: 6 Dead and 7 PrepareEpochFence exist only in the coordinator's memory
-(TransactionState.java)."""
+"""The highest status in the log. Two statuses are higher, 6 (Dead) and 7 (PrepareEpochFence), but these exist only in
+the coordinator's memory (TransactionState.java)."""
 
 PREVIOUS_PRODUCER_ID: Final = 0
 NEXT_PRODUCER_ID: Final = 1

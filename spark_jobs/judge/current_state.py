@@ -35,9 +35,9 @@ from spark_jobs.judge.makers import Makers
 RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
 IDS_OF_EACH_KIND: Final = 7
-"""Maximum number of suspects that a round asks about, and minimum number of places that it keeps for idle ids. A round
-asks about at most IDS_AT_ONCE ids: suspects, then stuck and open ids, then idle ids. In addition, a round asks about at
-most IDS_AT_ONCE ids that were left behind."""
+"""This number has two uses. A round asks about at most this many suspects, and it keeps at least this many places for
+idle ids. A round has IDS_AT_ONCE places: suspects get them first, then stuck and open ids, then idle ids. In addition,
+a round asks about at most IDS_AT_ONCE ids that were left behind."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 

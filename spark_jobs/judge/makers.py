@@ -25,8 +25,8 @@ IDS_AT_ONCE: Final = 10
 that best show the framework of the id (`sibling_names`)."""
 
 KEPT_MS: Final = 60_000
-"""Time (ms) after which the maker of an id is queried again, because more of the ids that show its framework may exist
-by then."""
+"""Time (ms) after which the maker of an id is queried again. By then, more of the other ids that show the framework of
+this id may exist (`sibling_names`)."""
 
 JOBS_KEPT: Final = 1_000
 

@@ -141,8 +141,9 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns each ended log (`EndedLog`) that changes, in its new form: without the records in `passed`, and
-        without its markers once every decision to which these markers may belong has a result."""
+        """Returns the ended logs (`EndedLog`) that change, in their new form. The records of each place and producer id
+        in `passed` are removed. The markers of a log are removed together, when every decision to which they may belong
+        is known and has a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [decision for decision in inputs.decisions if (decision.log_partition, decision.offset) not in told]
         changed = []

@@ -172,7 +172,7 @@ def _base(one: Input, position: int) -> int:
 
 
 def _holds_nothing(one: Input) -> bool:
-    """Returns whether the header of the mutated batch says that the batch has control records, or no records."""
+    """Returns whether the header of the mutated batch marks it as a control batch, or says that it has no records."""
     header = one.log[one.position_of_bad :][:HEADER_SIZE]
     return bool(header[22] & CONTROL) or header[57:61] == bytes(4)
 

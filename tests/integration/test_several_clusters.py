@@ -93,7 +93,7 @@ class WatchOfSeveral(Ingest):
             super().wait_until_counting()
 
     def wait_for_commits(self, cluster: str, commits: int) -> None:
-        """Waits until the service returns this number of commits for the cluster's id `shared-0`."""
+        """Waits until the service returns this number of commits for the transactional.id `shared-0` of the cluster."""
         url = f"http://127.0.0.1:{self.port}/api/v1/clusters/{cluster}/transaction?id=shared-0"
 
         def counted() -> int | None:

@@ -285,7 +285,7 @@ def _check_site(headers: Headers) -> None:
     has_our_origin = origin is not None and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
     is_ours = site == "same-origin" or (site is None and has_our_origin)
     if not is_ours and (site not in (None, "none") or origin is not None):
-        raise ProblemError(403, NOT_ALLOWED, "a browser sent this request for a page of another site")
+        raise ProblemError(403, NOT_ALLOWED, "a page of another site made a browser send this request")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     is_ambient = not headers.get("authorization", "").lower().startswith("bearer ")
     if is_ambient and kind != _JSON and not is_ours:

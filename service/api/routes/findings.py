@@ -121,8 +121,8 @@ def _page(
 
 
 def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
-    """Returns the number of observations of the requested kinds that got no finding because of a bound; 0 if only
-    resolved findings are requested, because only a finding can be resolved."""
+    """Returns the number of conditions of the requested kinds that were not read, or got no finding, because of a
+    bound. Returns 0 if all requested findings are resolved ones: a condition without a finding is never resolved."""
     if selection.statuses == {Status.RESOLVED}:
         return 0
     found = findings.truncated(connection, cluster_id)

@@ -23,8 +23,8 @@ class NotifiedReceiver(Shape):
     dropped: Annotated[
         int,
         Field(
-            description="Notifications and events that the receiver will never get: it refused them, or retention"
-            " deleted them first."
+            description="Notifications that the receiver refused, and events that were skipped because it was away for"
+            " too long. The number of skipped events is an upper limit: the receiver may not have wanted all of them."
         ),
     ]
     pending: Annotated[

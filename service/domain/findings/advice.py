@@ -23,7 +23,7 @@ transactions open on purpose."""
 
 
 class TwoPhase(StrEnum):
-    """The confidence that a two-phase sink made the transaction, and commits it after a checkpoint."""
+    """The confidence that a two-phase sink made the transaction. Such a sink commits only after a checkpoint."""
 
     NO = "no"
     LIKELY = "likely"
@@ -176,14 +176,14 @@ class OverdueFacts(SharedFacts):
                 f"A record of another id was written to {place.log_partition} after the transaction's abort was due, so"
                 f" {place.coordinator} could write. The abort may be pending in the coordinator's memory, or"
                 f" that memory may lack the transaction. Move the leadership of {place.log_partition} to another"
-                " broker and back, or restart the leader: the partition is then loaded anew, and the transaction should"
-                " be aborted."
+                " broker and back, or restart the leader: the partition is then loaded anew, and the abort is expected."
             ]
         elif self.answer is Answer.NOT_FOUND:
             parts = [
                 f"Look at {place.coordinator}: it does not know the transaction that is in the transaction log. Search"
-                ' the log of that broker for "Error loading transactions", and move the leadership of the partition to'
-                " another broker: the transaction should be aborted when the partition is loaded whole."
+                ' the log of that broker for "Error loading transactions", and move the leadership of'
+                f" {place.log_partition} to another broker: if that broker loads the whole partition, it is expected to"
+                " abort the transaction."
             ]
         elif self.answer is Answer.AGREES:
             parts = [
@@ -195,7 +195,7 @@ class OverdueFacts(SharedFacts):
         elif place.leader < 0:
             parts = [
                 f"{place.log_partition} has no leader: bring one of its replicas back. That"
-                " broker should then abort the transaction."
+                " broker is then expected to abort the transaction."
             ]
         else:
             parts = [

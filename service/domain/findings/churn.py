@@ -189,8 +189,8 @@ def new_ids(events: Iterable[Event], prefixes: Collection[str]) -> list[Event]:
 
 
 def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Returns a mapping from prefix to the births of its ids, in the order of the log's times. Leaves out other events,
-    and ids that have no part that numbers an instance."""
+    """Returns a mapping from prefix to the births of the ids with that prefix, in the order of the log's times. An
+    event that is no birth is left out, and so is the birth of an id without a part that numbers an instance."""
     found: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e.at_ms, e.sequence)):
         if event.cause == CauseCode.INITIALIZED and event.from_state == NEVER_SEEN:

@@ -14,7 +14,8 @@ A case returns to `Open` if the end offsets were requested too soon: a client ma
 partition. Without log access, a case returns from `Released` if the coordinator's next answer does not release the
 entry. A confirmed case never returns.
 
-How a case ends (by a marker, with its topic) is in `spark_jobs.judge.resolution`.
+The states do not show how a case ends. `spark_jobs.judge.open_entries` ends cases, for example because the topic was
+deleted. If the entry is no longer open, `spark_jobs.judge.resolution` finds out how it ended.
 """
 
 from __future__ import annotations

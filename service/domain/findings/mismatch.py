@@ -29,12 +29,13 @@ _NOT_LOADED: Final = (
 )
 _OTHERWISE: Final = (
     "The coordinator knows the id, but its memory differs from the transaction log. Three possible causes are"
-    " known. The transaction log may have an append that the coordinator considers failed, or the coordinator may have"
-    " raised the epoch for an abort that it could not write: search the log of the broker for failed appends, and check"
-    " the ISR of the partition. Or the coordinator may have loaded the partition only up to a record that it cannot"
-    ' read (before 4.3): search the log of the broker for "Error loading transactions". If the difference stays, move'
-    " the leadership of the partition to another broker: the partition is then loaded anew, and the decision in the"
-    " transaction log is completed. If the decision is an abort, the records are discarded."
+    " known. First, the transaction log may have an append that the coordinator considers failed: search the log of the"
+    " broker for failed appends, and check the ISR of the partition. Second, the coordinator may have raised the epoch"
+    " for an abort that it could not write: look in the same places. Third, the coordinator may have loaded the"
+    " partition only up to a record that it cannot read (before 4.3): search the log of the broker for"
+    ' "Error loading transactions". If the difference stays, move the leadership of the partition to another broker:'
+    " the partition is then loaded anew, and the decision in the transaction log is completed. If the decision is an"
+    " abort, the records are discarded."
 )
 
 

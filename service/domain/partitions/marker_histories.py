@@ -239,8 +239,9 @@ def _steps(
 
 def _keep(some: list[_History], new: _History) -> None:
     """Adds `new` to `some`, the histories with the lowest cost so far. If `new` costs more, nothing is added; if `new`
-    costs less, `new` replaces them all. If two histories differ only in which repetition of a marker is the decision's
-    own, only the history with the earlier markers stays. At most _MOST_HISTORIES are kept."""
+    costs less, `new` replaces them all. A marker may be repeated, so that two histories differ only in which of the
+    repetitions they take as a decision's own marker. Of two such histories, the one with the earlier markers is kept.
+    At most _MOST_HISTORIES are kept."""
     if some and some[0].cost < new.cost:
         return
     if some and some[0].cost > new.cost:

@@ -105,8 +105,8 @@ def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None
 def by_update(
     cluster_id: int, selection: Selection, segment: ByTime, state: int, after: PageCursor | None, limit: int
 ) -> Select[int, bytes]:
-    """Returns the statement for the (time, id) pairs of ids in one state, in the order of the segment, following
-    `after`."""
+    """Returns the statement that selects the ids in one state, each with its time (the segment's column). The rows have
+    the order of the segment, and begin behind `after`."""
     time = segment.column
     return (
         select(time, _T.transactional_id)

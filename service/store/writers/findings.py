@@ -69,7 +69,7 @@ class FindingWriter:
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
 
     def forget_torn(self, sequences: Collection[int]) -> None:
-        """Deletes the rows of the torn transactions with these numbers, because stored findings report them."""
+        """Deletes the rows of the torn transactions with these numbers. Stored findings must report them already."""
         t = torn_transactions.c
         with self._engine.begin() as connection:
             check(connection, self._lease)

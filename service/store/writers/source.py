@@ -209,8 +209,8 @@ class SourceWriter:
 def begin_generations(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[RangeStep], now_ms: int
 ) -> None:
-    """Moves the positions to the start of new generations, and stores the gaps of these steps. The caller has to expire
-    the ids that were read from earlier generations."""
+    """For each step that begins a new generation of its log: moves the position to the start of this generation, and
+    stores the step's gap, if it has one. The caller has to expire the ids that were read from earlier generations."""
     begun = []
     for step in steps:
         if step.before is not None and step.begins_generation:

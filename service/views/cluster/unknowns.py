@@ -74,7 +74,7 @@ def of_cluster(
         why = "not watched: --topics or --mirrored excludes their topics"
         found.append(Unknown(UnknownKind.NOT_WATCHED, f"{coverage.not_covered} partitions", why))
     if truncated:
-        why = "too many at once: these conditions were not read, or got no finding"
+        why = "too many conditions at once: those counted here were not read, or got no finding"
         found.append(Unknown(UnknownKind.LEFT_OUT, describe_counts(truncated), why))
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:

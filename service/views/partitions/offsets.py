@@ -114,9 +114,9 @@ def explain(
 
 
 def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
-    """Reads batches. Returns the walk over the batches, and the offset at which reading stopped before all offsets were
-    explained; None in its place if all were explained. Reading begins at offset 0 if the log begins there, `offset` is
-    at most HEAD, and BOUNDS_OF_HEAD suffice. Otherwise reading begins at `offset`."""
+    """Reads batches. Returns two values: the walk over the batches, and the offset at which reading stopped before all
+    offsets were explained. The second value is None if all offsets were explained. Reading begins at offset 0 if the
+    log begins there, `offset` is at most HEAD, and BOUNDS_OF_HEAD suffice. Otherwise reading begins at `offset`."""
     if 0 < offset <= offset_spans.HEAD and not place.log_start:
         from_start = SpanBuilder(0, end, run_from=offset)
         is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None

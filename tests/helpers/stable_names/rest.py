@@ -68,8 +68,8 @@ def _body(title: str, operation: Schema, schemas: Schema) -> Iterator[str]:
 
 
 def _fields(title: str, schema: Schema) -> Iterator[str]:
-    """Yields each field with its type, and the values of enumerations. A field that may be absent has another name than
-    a field that is always present."""
+    """Yields a line for each field, with its type, and for each value of an enumeration. If a field may be absent, its
+    line says so."""
     yield from (f"{title} = {word}" for word in _words(schema))
     always = schema.get("required", ())
     for field, described in schema.get("properties", {}).items():

@@ -58,7 +58,7 @@ def test_the_cluster_counts_left_out_findings_by_kind(cluster: WithPartitions) -
     leave_out(cluster)
     body = get(cluster, "")
     assert {one["kind"]: one["count"] for one in body["truncated"]} == LEFT_OUT
-    said = [one for one in body["unknown"] if "too many at once" in one["why"]]
+    said = [one for one in body["unknown"] if "too many conditions at once" in one["why"]]
     assert [one["what"] for one in said] == ["9,500 overdue_transaction and 50 hanging_transaction"]
 
 

@@ -130,8 +130,8 @@ def test_one_checkpoint_proves_nothing() -> None:
 
 
 def test_threads_that_work_side_by_side_are_not_flink() -> None:
-    """Each thread of one application has many transactions, has one transaction, or is stuck in its first
-    transaction."""
+    """Three applications are tested, one after another. All threads of the first have ended many transactions, all
+    threads of the second are stuck in their first transaction, and all threads of the third have ended one."""
     many = {
         f"pay-0-{n}": Behaviour(f"pay-0-{n}", 60_000, 2, (Init(100 + n, 0),), 90_000 + n, ends=500) for n in range(6)
     }

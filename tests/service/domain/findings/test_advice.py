@@ -158,10 +158,10 @@ def test_advice_for_a_transaction_left_open_by_a_lowered_feature() -> None:
         "A record of another id was written to __transaction_state-3 after the transaction's abort was due, so its"
         " coordinator (broker 1, leader of __transaction_state-3) could write. The abort may be pending in the"
         " coordinator's memory, or that memory may lack the transaction. Move the leadership of __transaction_state-3"
-        " to another broker and back, or restart the leader: the partition is then loaded anew, and the transaction"
-        " should be aborted. The id's newest record was written under transaction.version 2, and version 0 is finalized"
-        " now: producers that were started before the feature was lowered can neither end nor begin a transaction."
-        " Start them again after the abort. Raising the feature again does not help. An abort discards the records."
+        " to another broker and back, or restart the leader: the partition is then loaded anew, and the abort is"
+        " expected. The id's newest record was written under transaction.version 2, and version 0 is finalized now:"
+        " producers that were started before the feature was lowered can neither end nor begin a transaction. Start"
+        " them again after the abort. Raising the feature again does not help. An abort discards the records."
     )
 
 

@@ -64,8 +64,9 @@ def test_a_transaction_is_overdue_after_its_timeout_scan_and_slack(
     assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
 
 
-def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> None:
-    """Until the transaction log is read up to the deadline, the abort may be among the unread records."""
+def test_overdue_needs_the_log_read_up_to_the_time_the_abort_was_due() -> None:
+    """Until the id's partition of the transaction log is read up to the time the abort was due, the abort may be among
+    the unread records."""
     id_state = id_now(age_ms=DUE + M)
     assert overdue([id_state], context(until_ms=NOW_MS - M - 1)) == []
     assert len(overdue([id_state], context(until_ms=NOW_MS - M))) == 1
