@@ -18,9 +18,10 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from service.domain.findings.finding import Finding
+from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.ledger import Marker
 from service.domain.transaction_log.causes import CauseCode
-from service.domain.transaction_log.states import COMPLETE_COMMIT, past_time
+from service.domain.transaction_log.states import COMPLETE_COMMIT, TOPIC, past_time
 from service.store.escaped_text import display_id, label_text
 from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.ended_transactions import AboutEnd, EndedTransaction
@@ -109,15 +110,23 @@ class SpanMaker:
     def of_hanging(
         self, cluster: str, kafka_cluster_id: str, finding: Finding, now_ms: int, *, is_over: bool
     ) -> tuple[ReadableSpan, ...]:
-        """Returns one span about the hanging transaction. The span begins at the earliest time in the finding's
-        evidence, or when the finding was opened, if that is earlier. Without `is_over`, it is the child span, which
-        ends when the finding was confirmed. With `is_over`, it is the root span, which ends when the finding was
-        resolved. Returns an empty tuple if the finding was not confirmed or, with `is_over`, is not resolved."""
+        """Returns one span about the hanging transaction. The span begins when the transaction was first seen open:
+        at the earliest time in the finding's evidence from the partition, at the latest when the finding was opened.
+        Evidence from the transaction log does not count, because the id's newest record may be much older.
+
+        Without `is_over`, it is the child span, which ends when the finding was confirmed. With `is_over`, it is the
+        root span, which ends when the finding was resolved. Returns an empty tuple if the finding was not confirmed or,
+        with `is_over`, is not resolved."""
         life, subject = finding.life, finding.subject
         ended_ms = life.resolved_at_ms if is_over else life.confirmed_at_ms
         if life.confirmed_at_ms is None or ended_ms is None:
             return ()
-        seen = [one.at_ms for one in finding.observation.evidence if past_time(one.at_ms, now_ms) is not None]
+        seen = [
+            one.at_ms
+            for one in finding.observation.evidence
+            if past_time(one.at_ms, now_ms) is not None
+            and not (isinstance(one.source, LogPlace) and one.source.topic == TOPIC)
+        ]
         first_ms = min([*seen, life.opened_at_ms, ended_ms])
         name = subject.transactional_id
         about: dict[str, Value] = {

@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
+from service.domain.findings.hanging import HangingFacts
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.worlds.verdict import Decided
 from service.store.rows.findings import finding_of
@@ -49,6 +50,12 @@ ALLOWED_DECISIONS = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", 
 def command_of(row: Any) -> str | None:
     """Returns the command that a finding in the store advises, or None if it advises no command."""
     return finding_of(row).command
+
+
+def may_write_unlisted(row: Any) -> bool:
+    facts = finding_of(row).observation.facts
+    assert isinstance(facts, HangingFacts)
+    return facts.may_write_unlisted
 
 
 class HangLab(NamedTuple):
@@ -114,7 +121,8 @@ class HangLab(NamedTuple):
         assert row.decision in ALLOWED_DECISIONS[hang.decision], row.evidence
         assert finding_of(row).observation.advice
         assert row.confirmed_at_ms >= row.opened_at_ms
-        assert (command_of(row) is None) == (hang.decision == "commit")
+        is_withheld = hang.decision == "commit" or may_write_unlisted(row)
+        assert (command_of(row) is None) == is_withheld
         if (command := command_of(row)) is not None:
             place = f"abort --topic {hang.topic} --partition {hang.partition} --start-offset {hang.start_offset}"
             assert place in command
@@ -143,7 +151,13 @@ class HangLab(NamedTuple):
         return row
 
     def end_by_command(self, hang: Hang) -> None:
-        self.run_command(command_of(self.wait_until_confirmed(hang)))
+        """Ends the transaction as its finding advises: with the command. If there is no command, because the producer
+        may still write, the producer initialises again first."""
+        row = self.wait_until_confirmed(hang)
+        if may_write_unlisted(row):
+            old_producer(self.connection, hang.transactional_id or "")
+            row = self.wait_for_finding(Kind.HANGING, lambda one: command_of(one) is not None, **self._where(hang))
+        self.run_command(command_of(row))
         self.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
     def wait_until_free(self, topic: str, partition: int = 0) -> None:

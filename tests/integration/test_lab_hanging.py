@@ -18,7 +18,7 @@ from service.domain.transaction_log.causes import Confidence
 from service.store.rows.findings import finding_of
 from tests.helpers.brokers import WITH_TV2, on, on_those
 from tests.helpers.waiting import wait_until_equal
-from tests.integration.hang_lab import HangLab, command_of, hang_labs
+from tests.integration.hang_lab import HangLab, command_of, hang_labs, may_write_unlisted
 from tests.lab.asking import mark, open_on
 from tests.lab.hangs import (
     add_offsets,
@@ -82,7 +82,8 @@ def test_a_late_write_after_a_commit_belongs_to_no_transaction(here: HangLab) ->
 def test_records_on_a_partition_that_was_never_added(here: HangLab) -> None:
     here.create_topic("c2-never")
     hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
-    here.wait_until_confirmed(hang)
+    row = here.wait_until_confirmed(hang)
+    assert may_write_unlisted(row), "its client may begin a first transaction, under Kafka 4's protocol"
     mark(here.connection, "c2-never", 0, hang.open, commit=True)  # a manual marker, written without txnscope
     here.wait_until_resolved(hang, Resolution.FOREIGN_COMMIT)
     here.wait_until_free("c2-never")

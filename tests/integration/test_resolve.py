@@ -110,7 +110,7 @@ def test_the_command_line_aborts_an_orphaned_transaction(here: ResolveClients) -
         file.touch(0o600)
         file.write_text(text)
     for code, says, arguments in (
-        (2, "the key of an operator", ["--operator-key-file", str(here.key_file.with_name("other.key"))]),
+        (2, "an operator's key", ["--operator-key-file", str(here.key_file.with_name("other.key"))]),
         (2, "the file has to contain one key", ["--operator-key-file", str(here.key_file.with_name("two.key"))]),
         (2, "No such file", ["--operator-key-file", str(here.key_file.with_name("no.key"))]),
         (2, "there is no cluster 'nope'", ["--cluster", "nope"]),

@@ -187,8 +187,9 @@ class Findings(Page[Finding]):
     truncated: Annotated[
         int,
         Field(
-            description="Number of observations of the requested kinds that got no finding because too many exist at"
-            " once; 0 if only resolved findings are requested. `truncated` of the cluster counts them by kind."
+            description="Number of problems of the requested kinds without a finding, because a bound was reached:"
+            " those that were not examined, and those beside too many others. 0 if only resolved findings are"
+            " requested. `truncated` of the cluster counts them by kind."
         ),
     ]
 

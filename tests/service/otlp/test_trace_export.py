@@ -14,6 +14,7 @@ from sqlalchemy import func, insert, select
 
 from service.domain.findings.finding import Evidence, Occurrence
 from service.domain.findings.kinds import Kind
+from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log import states
 from service.metrics.exports import DropReason
 from service.metrics.page import Metrics
@@ -207,7 +208,8 @@ def test_a_commit_with_slow_markers_is_a_trace_without_an_error(cluster: WithPar
 def test_a_hanging_transaction_is_shown_when_it_is_found_and_when_it_ends(
     cluster: WithPartitions, metrics: Metrics
 ) -> None:
-    seen = (Evidence(NOW_MS - 9_000, "txnscope", "open"),)
+    newest_record = Evidence(NOW_MS - 90_000, LogPlace(states.TOPIC, 0, 5), "newest record of pay: CompleteAbort")
+    seen = (newest_record, Evidence(NOW_MS - 9_000, "txnscope", "open"))
     with receiver() as to, exporting(cluster, metrics, to):
         cluster.see(hanging_finding(evidence=seen), now_ms=NOW_MS - 5_000)
         wait_for("the finding", lambda: to.spans)

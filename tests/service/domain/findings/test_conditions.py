@@ -124,7 +124,7 @@ def test_a_stuck_completion_names_the_partitions_without_a_marker(state: int) ->
     id_state = id_now(state=state, age_ms=10 * S)
     (found,) = open_too_long.stuck([id_state], {}, context())
     assert found.severity == Severity.WARNING
-    assert "at least one of orders-0 and orders-3" in found.summary
+    assert "which of orders-0 and orders-3 lack their marker" in found.summary
     (found,) = open_too_long.stuck([id_state], {b"pay-1": (WithoutMarker("orders", 3, 2),)}, context())
     assert "leader of orders-3 has not" in found.summary
     assert found.evidence[-1].text == "no marker yet on orders-3 (leader broker 2)"
