@@ -137,8 +137,9 @@ def _cores(watched: Watched) -> dict[str, float]:
 
 
 def _per(what: str, costs: Costs, of: int, carried_to: int) -> Iterator[Figure]:
-    """Yields the cost of `of` units and the extrapolated cost of `carried_to` units, each with its standard error.
-    Yields them for all processes together, and for each kind of process that WORTH_TELLING admits."""
+    """Yields two costs, each with its standard error: the cost of as many units as `of` says, and the cost
+    extrapolated to `carried_to` units. Yields both for all processes together, and for each kind of process that
+    WORTH_TELLING admits."""
     lines = {"all processes": fit((size, sum(cores.values())) for size, cores in costs)}
     for kind, cores_at_most in costs[-1][1].items():
         if cores_at_most >= WORTH_TELLING:

@@ -49,8 +49,8 @@ class Late(Enum):
 
 
 class Sampling(Enum):
-    """The samples that txnscope takes between two steps: none, or samples of the transaction log and of the partition,
-    with the named one first."""
+    """The samples that txnscope takes between two steps: none, or one of the transaction log and one of the partition.
+    The name says which of the two comes first."""
 
     NOTHING = auto()
     LOG_FIRST = auto()

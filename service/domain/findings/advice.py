@@ -266,9 +266,9 @@ class StuckFacts(SharedFacts):
         if self._lacks_only_the_end:
             return (
                 f"Look at {place.coordinator}: it has not written the end of the transaction to {place.log_partition}."
-                " Check the ISR and min.insync.replicas of that partition, and the log of the broker. (Brokers do not"
-                " report partitions of topics that txnscope has no permission to describe: such partitions may lack the"
-                " marker.) The application cannot begin another transaction with the id until the end is written."
+                " Check the ISR and min.insync.replicas of that partition, and the log of the broker. Partitions"
+                " of topics that txnscope has no permission to describe are not reported, and may lack their marker."
+                " The application cannot begin another transaction with the id until the end is written."
             )
         outcome = (
             "The transaction was committed: its records become readable when the markers are there."

@@ -94,12 +94,12 @@ class FencingFacts(Facts):
         return Words(
             f"{self.whose.text(about.subject)}: {who} each other in turns, or one producer starts again every few"
             " moments",
-            "Transactions were aborted, and right after each abort a producer was let in with the same"
-            f" transactional.id: less than {duration(ALIVE_MS)} after the transaction began, or with another"
-            " transaction timeout. Find the second instance (a forgotten deployment, another environment on the same"
-            " cluster, a copied configuration) and stop it, or give it ids of its own. The log does not show hosts: if"
-            " there is only one instance, find out why it restarts so fast. Ids that belong to an input partition or a"
-            " task have to stay as they are, because the exactly-once guarantee depends on them.",
+            "Transactions were aborted, and right after each abort a producer got the same"
+            f" transactional.id. It did so less than {duration(ALIVE_MS)} after the aborted transaction began, or with"
+            " another transaction timeout. Find the second instance (a forgotten deployment, another environment on the"
+            " same cluster, a copied configuration) and stop it, or give it ids of its own. The log does not show"
+            " hosts: if there is only one instance, find out why it restarts so fast. Ids that belong to an input"
+            " partition or a task have to stay as they are, because the exactly-once guarantee depends on them.",
         )
 
 

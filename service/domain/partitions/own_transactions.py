@@ -73,7 +73,7 @@ def decision_text(
     marker: MarkerType | None, confidence: Confidence, *, may_be_other: bool, ended_by: str | None
 ) -> str:
     """Returns sentences about records whose transaction was decided and has no marker on their partition. `ended_by`:
-    the marker that ended the records, like `ABORT at 6`; None if no marker did."""
+    the marker of another transaction that ended the records, like `ABORT at 6`; None if no marker did."""
     decided = "decided (whether COMMIT or ABORT is not known)" if marker is None else f"decided {marker}"
     if may_be_other and ended_by is None:
         return (

@@ -110,7 +110,8 @@ _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 
 @dataclass(slots=True)
 class IdDelta:
-    """Everything that new records add to an id, collected while its pairs are judged one after another. Records outside
+    """Everything that new records add to an id. It is collected while each record of the id is judged together with
+    the record before. Records outside
     the counted part of the log leave the counts unchanged."""
 
     last_abort: LastAbort

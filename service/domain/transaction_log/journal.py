@@ -54,8 +54,8 @@ class LastAbort(NamedTuple):
 
     @property
     def settles_at_ms(self) -> int | None:
-        """Returns the time from which no record can change the code of the cause any more; None if the abort is not
-        complete, or if the cause is not open any more."""
+        """Returns the time after which no record can change the cause's code (CauseCode). Returns None if the abort is
+        not complete, or if the cause is final already."""
         if not self.cause.is_open or self.completed_at_ms is None:
             return None
         is_admin = self.cause.code == CauseCode.ADMIN

@@ -195,8 +195,9 @@ def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is
 
 
 def _may_be_unlisted(entry: EntryRead, transaction: Transaction) -> bool:
-    """Returns whether the transaction may have written to the entry although it does not list the partition. Such a
-    transaction did not write the entry's first batch, for which the leader would have added the partition."""
+    """Returns whether the transaction may have written to the entry without listing the partition. This needs an
+    earlier batch of another transaction: had the transaction written the entry's first batch, the leader would have
+    added the partition to it."""
     return transaction.is_added_by_leaders and not entry.facts.batches.is_single
 
 

@@ -88,8 +88,8 @@ def without_variables(properties: Mapping[str, str]) -> dict[str, str]:
 def resolve(properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Resolved:
     """Reads the value of every variable, anew at each call. A `${…}` that names no declared provider is plain text.
 
-    Raises ValueError with a text that names the key, and the provider's class, file or key that is wrong. The text
-    contains no value.
+    Raises ValueError. Its text names the property, and what is wrong with its provider: the class, the file, or the key
+    in the file. The text contains no value.
     """
     files: list[Path] = []
     found: list[tuple[str, str]] = []

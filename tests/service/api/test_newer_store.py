@@ -121,8 +121,8 @@ def test_a_finding_with_a_word_of_a_newer_version_is_left_out(url: str, column: 
 
 
 def test_events_of_newer_findings_do_not_hide_the_events_behind_them(url: str) -> None:
-    """A newer version of txnscope may write kinds of findings that this version does not know. A page whose events are
-    all about such findings must not be the last page."""
+    """A newer version of txnscope may write kinds of findings that this version does not know. If all
+    events of a page are about such findings, the reader goes on to the next page."""
     engine = open_engine(url)
     with engine.begin() as connection:
         last = events_after(connection, 0, 10)[-1]

@@ -27,9 +27,9 @@ WITH_DATA = RangeRead(0, "T", 0, 0, 5, 1, 0, 0, 5, 0, 0, 0, None)
 
 @dataclass
 class Plans:
-    """A planner, which also stands in for the driver. Plan number `data_at` is the first one with data. `taken` has the
-    `trouble` of each batch that went directly to the driver. If `takes` is False, the driver takes no batch. `advanced`
-    has the numbers of the plans that were passed to `advance`."""
+    """A planner, which also stands in for the driver. Plan number `data_at` is the first one with data. `taken`: the
+    field `trouble` of each batch that went directly to the driver. If `takes` is False, the driver takes none.
+    `advanced`: the numbers of the plans that were passed to `advance`."""
 
     data_at: int
     driver: DirectBatches
