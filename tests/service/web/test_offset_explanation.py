@@ -31,7 +31,7 @@ HERE = "/clusters/orders/partitions/orders/0"
 @pytest.mark.parametrize(
     ("query", "status", "says"),
     [
-        ("offset=5", 200, "Offset 5 cannot be explained now. No brokers configured"),
+        ("offset=5", 200, "Offset 5 cannot be explained now. This request needs Kafka"),
         ("offset=5&to=", 200, "Offset 5 cannot be explained now"),
         ("offset=x", 422, "'x' is no offset"),
         ("offset=-1", 422, "This cannot be explained"),
