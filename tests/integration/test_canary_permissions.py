@@ -64,6 +64,6 @@ def test_doctor_names_what_the_canary_lacks_and_a_lost_permission_is_named(
                 NAMED_WITHIN_S,
             )
             assert doctor()[0] == [
-                "WRITE is denied on transactional ids that begin with txnscope-canary-: the canary cannot run a"
+                "WRITE is denied on transactional ids that begin with txnscope-canary-, so the canary cannot run a"
                 " transaction"
             ]
