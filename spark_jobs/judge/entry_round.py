@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.kinds import Kind, Status
+from service.domain.partitions.open_entries import Relation
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.unread import is_log_absent
 from service.store.queries import partitions as read_partitions
@@ -46,6 +47,10 @@ class EntryRound(NamedTuple):
     findings: Mapping[Subject, Finding]
     has_log: bool
     is_log_absent: bool
+
+    def has_log_for(self, relation: Relation) -> bool:
+        """Returns whether the part of the transaction log that the relation depends on can be read."""
+        return self.has_log or not relation.is_unread
 
     def is_confirmed(self, subject: Subject) -> bool:
         """Returns whether the store has a confirmed finding about the subject."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Subject
@@ -27,8 +27,8 @@ def new_case(
     has_log: bool,
 ) -> HangingCase:
     """Returns a new case. `findings`: the open findings. If one of them is about this entry, the case gets the decision
-    of that finding. The case also gets its subject, except if only the new case knows a transactional.id. The two
-    subjects may differ in the epoch, because a later writer may have raised the epoch."""
+    of that finding. The case also gets its subject, except if only the new case knows a transactional.id, and the log
+    can be read. The two subjects may differ in the epoch, because a later writer may have raised the epoch."""
     is_first = entry.start_offset == row.last_stable_offset
     case = HangingCase(
         entry=entry,
@@ -46,10 +46,10 @@ def new_case(
     for subject, finding in findings.items():
         if entry_identity(subject) == place:
             recall(case, finding)
-            if subject.transactional_id is not None or case.subject.transactional_id is None:
+            if not has_log or subject.transactional_id is not None or case.subject.transactional_id is None:
                 case.subject = subject
     if not has_log:
-        continue_without_log(case, findings)
+        continue_without_log(case)
     return case
 
 
@@ -74,7 +74,7 @@ def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingC
     case = HangingCase(entry, None, subject, "", None, (), -1, -1, high_watermark=start, begun_ms=now_ms)
     recall(case, finding)
     if not has_log:
-        continue_without_log(case, ())
+        continue_without_log(case)
     return case
 
 
@@ -98,14 +98,10 @@ def recall(case: HangingCase, finding: Finding) -> None:
         case.decision = case.decision.recalled(committed)
 
 
-def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None:
-    """Continues the case without the transaction log. `reported`: the subjects of open findings. If one of these is
-    about the same entry, it becomes the subject of the case, because that subject may name a transactional.id that can
-    no longer be read."""
+def continue_without_log(case: HangingCase) -> None:
+    """Continues the case without the transaction log. The subject stays, and may name an id that is hidden by now."""
     case.has_log, case.owner = False, None
     case.decision = case.decision.without_log()
-    same = (subject for subject in reported if entry_identity(subject) == entry_identity(case.subject))
-    case.subject = next(same, case.subject)
 
 
 def as_coordinated(judged_entry: JudgedEntry, context: Context) -> JudgedEntry:

@@ -253,7 +253,7 @@ class OpenEntryObserver:
         """Begins a case for the entry if no transaction will end it, or if that is not known without the transaction
         log. If the entry has a case, the new case replaces it only if the old one must begin anew. If there are already
         MOST_CASES cases, and none of them is about this entry, the entry gets no case and is only counted."""
-        key, has_log = entry_key(entry), current.has_log or not relation.is_unread
+        key, has_log = entry_key(entry), current.has_log_for(relation)
         case = self._cases.get(key)
         is_begun = case is not None and not case.must_begin_anew(relation, has_log=has_log)
         is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
@@ -267,7 +267,7 @@ class OpenEntryObserver:
     def _taken_up(self, current: EntryRound, case: HangingCase, entry: Entry, relation: Relation) -> Resolution | None:
         """Returns how the case ends if a transaction will end the entry, or may end it before the case is confirmed;
         None if the case goes on."""
-        if relation.is_unowned or not (current.has_log or not relation.is_unread):
+        if relation.is_unowned or not current.has_log_for(relation):
             return None
         if relation.kind not in (RelationKind.UNKNOWN, RelationKind.UNREPLICATED_MARKER):
             if case.is_unowned:

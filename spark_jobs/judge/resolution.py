@@ -11,11 +11,10 @@ from sqlalchemy import Connection
 from service.domain.findings.context import Context
 from service.domain.findings.ended_hang import resolution_of
 from service.domain.findings.finding import Observation
-from service.domain.findings.hanging import Case, can_still_write, may_write_unlisted, observe
+from service.domain.findings.hanging import Case, can_still_write, may_use_tv2, may_write_unlisted, observe
 from service.domain.findings.kinds import Resolution
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.partitions.state import PartitionState
-from service.domain.worlds.transactions import TV2
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.store import audit_events
@@ -121,8 +120,7 @@ def _writers(case: HangingCase, transaction_version: int | None) -> tuple[bool, 
     if case.owner is not None or before is None:
         can_write = can_still_write(case.entry, case.owner)
         return can_write, may_write_unlisted(case.entry, case.owner, transaction_version)
-    may_be_tv2 = before.is_tv2 or transaction_version is None or transaction_version >= TV2
-    return before.had_epoch, before.had_epoch and may_be_tv2
+    return before.had_epoch, before.had_epoch and (before.is_tv2 or may_use_tv2(transaction_version))
 
 
 def cases_of(shown: Iterable[tuple[PartitionState, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:

@@ -26,7 +26,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class Hang(NamedTuple):
-    """What txnscope should say about a hanging transaction: its entry, the owner of the entry, and the decision."""
+    """A hanging transaction as txnscope has to report it: its entry, the owner of the entry, and the decision."""
 
     topic: str
     partition: int

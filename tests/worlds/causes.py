@@ -48,7 +48,7 @@ class WrongCause(AssertionError):
 
 @dataclass(slots=True)
 class Tally:
-    """How often each true cause occurred, keyed by the cause and the confidence that txnscope gave."""
+    """The number of times that each true cause occurred, for each cause and confidence that txnscope gave."""
 
     truths: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
 

@@ -58,8 +58,8 @@ class HangingFacts(Facts):
     `can_still_write`: a living producer may have the entry's producer id and epoch. `was_left_behind`: the owner's
     record was left behind when partitions were added to the log. `is_foreign`: a sign shows that another cluster's
     producer wrote the records. `may_write_unlisted`: a living producer may write to the entry in a transaction that
-    does not list the partition. `holds_committed`: True if the entry holds records of a committed
-    transaction. `blocks_at`: the LSO that the entry pins; None while an older entry pins the LSO."""
+    does not list the partition. `holds_committed`: True if the entry holds records of a committed transaction.
+    `blocks_at`: the LSO that the entry pins; None while an older entry pins the LSO."""
 
     name: str | None
     can_still_write: bool
@@ -193,8 +193,13 @@ def may_write_unlisted(entry: Entry, owner: Owner | None, transaction_version: i
     """
     if owner is None or not can_still_write(entry, owner):
         return False
-    may_be_new = owner.state == EMPTY and (transaction_version is None or transaction_version >= TV2)
-    return may_be_new or owner.record.client_transaction_version >= TV2
+    is_tv2 = owner.record.client_transaction_version >= TV2
+    return is_tv2 or (owner.state == EMPTY and may_use_tv2(transaction_version))
+
+
+def may_use_tv2(transaction_version: int | None) -> bool:
+    """Returns whether a client that begins a transaction now may use TV2. `transaction_version`: as in `Context`."""
+    return transaction_version is None or transaction_version >= TV2
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:

@@ -266,7 +266,8 @@ def test_the_command_stays_withheld_after_a_restart_without_the_log(owner: Owner
     for _ in range(restarts):
         finding, case = stored(case), unowned(None)
         recall(case, finding)
-        continue_without_log(case, [finding.subject])
+        case.subject = finding.subject
+        continue_without_log(case)
     found = observed(case, KNOWN, "broker:9092", NOW_MS)
     assert found.decision == Decided.NONE
     assert (found.bootstrap is not None) is is_safe
@@ -294,7 +295,7 @@ def test_an_abort_never_follows_a_commit(readings: Sequence[tuple[Verdict, bool,
             finding, case = stored(case), unowned()
             recall(case, finding)
             if not has_log:
-                continue_without_log(case, ())
+                continue_without_log(case)
         if has_grown and has_log:
             case.note_owner(with_record(IDLE, client_transaction_version=2, offset=56 + number), NOW_MS)
         if (facts := case.facts_to_read(NOW_MS)) is not None:
