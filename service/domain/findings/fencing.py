@@ -94,7 +94,7 @@ class FencingFacts(Facts):
         return Words(
             f"{self.whose.text(about.subject)}: {who} each other in turns, or one producer starts again every few"
             " moments",
-            "Transactions were aborted, and right after each abort a producer got the same"
+            "Transactions were aborted, and right after each abort a producer initialised the same"
             f" transactional.id. It did so less than {duration(ALIVE_MS)} after the aborted transaction began, or with"
             " another transaction timeout. Find the second instance (a forgotten deployment, another environment on the"
             " same cluster, a copied configuration) and stop it, or give it ids of its own. The log does not show"
